@@ -1,0 +1,182 @@
+r"""Proofs of optimality: check a dual certificate without trusting the solver that made it.
+
+For ``min 1ᵀx s.t. Ax = y, x ≥ 0`` the dual is ``max yᵀu s.t. Aᵀu ≤ 1``; for signed vectors
+``min ‖x‖₁ s.t. Ax = y`` it is ``max yᵀu s.t. ‖Aᵀu‖_∞ ≤ 1``. A pair (x, u) with Ax = y, a feasible u and equal
+objectives proves that x is optimal (weak duality). It is the only solution where the columns
+``E = {j : |a_jᵀu| ≥ 1 − 1e-7}`` are linearly independent: every solution lives on E, by complementary slackness.
+A vector r with ``Aᵀr ≤ 0`` (signed: ``Aᵀr = 0``) and ``yᵀr > 0`` proves that no solution exists (Farkas).
+
+Nothing here is shared with a solver, and no solver imports its helpers from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparselens._validation import (
+    FloatArray,
+    check_finite_rows,
+    check_measurement_matrix,
+    check_measurements,
+    check_rows,
+)
+
+PRIMAL_TOL = 1e-11  # ‖Ax − y‖ / ‖y‖
+NEGATIVE_TOL = 1e-12  # most negative entry / ‖x‖₁
+DUAL_TOL = 1e-9  # max(Aᵀu) − 1
+GAP_TOL = 1e-9  # |1ᵀx − yᵀu| / 1ᵀx
+EQUALITY_TOL = 1e-7  # a column belongs to E where a_jᵀu ≥ 1 − this
+FARKAS_DUAL_TOL = 1e-10  # max(a_jᵀr / ‖a_j‖) for ‖r‖ = 1
+FARKAS_GAIN = 1e-7  # yᵀr / ‖y‖ for ‖r‖ = 1: a thousand times the error that the line above allows
+RANK_TOL = 1e-10  # smallest / largest singular value of A_E (unit columns)
+
+_CELLS = 2**22  # entries of a block of U A held at once (32 MB)
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What was checked, row by row.
+
+    Attributes
+    ----------
+    residual, negativity, dual_violation, gap : float arrays of shape (n,)
+        ``‖Ax − y‖/‖y‖``, ``max(0, −min x)/‖x‖₁`` (0 for signed), ``max(Aᵀu) − 1`` (signed: ``‖Aᵀu‖_∞ − 1``),
+        ``(‖x‖₁ − yᵀu)/‖x‖₁``.
+    optimal, unique : bool arrays of shape (n,)
+        Whether the pair proves that x is a solution, and that it is the only one.
+    """
+
+    residual: FloatArray
+    negativity: FloatArray
+    dual_violation: FloatArray
+    gap: FloatArray
+    optimal: np.ndarray
+    unique: np.ndarray
+
+
+def verify(A: Any, Y: Any, X: Any, U: Any, *, positive: bool = True) -> Certificate:
+    """Check that each row of X solves its ℓ1 problem, given the dual vectors U.
+
+    Parameters
+    ----------
+    A : array of shape (m, d)
+    Y, U : arrays of shape (n, m)
+        Measurements and dual vectors.
+    X : array or sparse of shape (n, d)
+        The rows that are claimed to be optimal.
+    positive : bool
+        Whether the problem has the constraint x ≥ 0.
+
+    Examples
+    --------
+    >>> c = verify([[1.0, 2.0]], [[4.0]], [[0.0, 2.0]], [[0.5]])
+    >>> bool(c.optimal[0]), bool(c.unique[0])
+    (True, True)
+    >>> bool(verify([[1.0, 2.0]], [[4.0]], [[4.0, 0.0]], [[0.5]]).optimal[0])  # feasible, but twice as long
+    False
+    """
+    A = check_measurement_matrix(A)
+    Y, U = check_measurements(Y, len(A)), check_measurements(U, len(A), name="U")
+    check_finite_rows(Y)
+    X = check_rows(X, n_features=A.shape[1], min_rows=0)
+    if not len(Y) == len(U) == X.shape[0]:
+        raise ValueError(f"Y, X and U must have equally many rows, got {len(Y)}, {X.shape[0]} and {len(U)}.")
+    return Verifier(A, positive=positive).optimal(Y, X, U)
+
+
+class Verifier:
+    """`verify` for one matrix and many batches: what depends on A alone is done once.
+
+    Arrays are taken as they are (float64, right shapes); `verify` is the checked front.
+    """
+
+    def __init__(self, A: FloatArray, *, positive: bool = True) -> None:
+        self.A = A
+        self.positive = positive
+        self.columns = np.ascontiguousarray(A.T)  # (d, m): row j is column a_j
+        self.norms = np.sqrt(np.einsum("ij,ij->i", self.columns, self.columns))
+
+    def optimal(self, Y: FloatArray, X: sp.csr_array, U: FloatArray) -> Certificate:
+        """Check optimality and uniqueness of every row."""
+        n = len(Y)
+        residual = _relative(np.linalg.norm(X @ self.columns - Y, axis=1), np.linalg.norm(Y, axis=1))
+        length = np.asarray(abs(X).sum(axis=1), dtype=np.float64).ravel()
+        negativity = np.zeros(n)
+        if self.positive and X.nnz:
+            lowest = np.minimum(np.asarray(X.min(axis=1).toarray()).ravel(), 0.0)
+            negativity = _relative(-lowest, length)
+        gap = _relative(length - np.einsum("ij,ij->i", Y, U), length)
+        violation = np.full(n, np.inf)
+        full_rank = np.zeros(n, dtype=bool)
+        finite = np.isfinite(U).all(axis=1)
+        for block in _blocks(np.flatnonzero(finite), self.A.shape[1]):
+            P = U[block] @ self.A
+            if not self.positive:
+                np.abs(P, out=P)
+            violation[block] = P.max(axis=1) - 1.0
+            full_rank[block] = self._tight_columns_independent(P >= 1.0 - EQUALITY_TOL)
+        good = (
+            (residual <= PRIMAL_TOL) & (negativity <= NEGATIVE_TOL) & (violation <= DUAL_TOL) & (np.abs(gap) <= GAP_TOL)
+        )
+        return Certificate(residual, negativity, violation, gap, good, good & full_rank)
+
+    def infeasible(self, Y: FloatArray, R: FloatArray) -> np.ndarray:
+        """True where r proves that no x has these measurements.
+
+        With ‖r‖ = 1 the tolerances exclude every x with ``Σ ‖a_j‖ |x_j| ≤ 1000 ‖y‖``; longer vectors cannot be
+        told from infeasibility in float64.
+        """
+        out = np.zeros(len(Y), dtype=bool)
+        length, size = np.linalg.norm(R, axis=1), np.linalg.norm(Y, axis=1)
+        usable = np.flatnonzero(np.isfinite(length) & (length > 0) & (size > 0))
+        for block in _blocks(usable, self.A.shape[1]):
+            unit = R[block] / length[block, None]
+            P = unit @ self.A
+            if not self.positive:
+                np.abs(P, out=P)
+            gain = np.einsum("ij,ij->i", Y[block], unit) / size[block]
+            out[block] = np.all(P - FARKAS_DUAL_TOL * self.norms <= 0, axis=1) & (gain >= FARKAS_GAIN)
+        return out
+
+    def _tight_columns_independent(self, tight: np.ndarray) -> np.ndarray:
+        """Whether the columns marked in each row are linearly independent."""
+        counts = tight.sum(axis=1)
+        out = counts == 0
+        where = np.nonzero(tight)[1]
+        start = np.concatenate(([0], np.cumsum(counts)))
+        for count in np.unique(counts[(counts > 0) & (counts <= len(self.A))]):
+            rows = np.flatnonzero(counts == count)
+            for chunk in np.array_split(rows, 1 + len(rows) * int(count) * len(self.A) // _CELLS):
+                picks = where[start[chunk][:, None] + np.arange(count)]
+                norms = self.norms[picks]
+                B = self.columns[picks] / np.where(norms > 0, norms, 1.0)[:, :, None]
+                out[chunk] = _independent_rows(B)
+        return out
+
+
+def _independent_rows(B: FloatArray) -> np.ndarray:
+    """For a stack (b, k, m) of k unit rows each: whether they are linearly independent."""
+    gram = B @ B.transpose(0, 2, 1)
+    floor = 1e-8  # a Cholesky factor of BBᵀ − 1e-8 I proves that every singular value is at least 1e-4
+    k = gram.shape[1]
+    try:
+        np.linalg.cholesky(gram - floor * np.eye(k))
+        return np.ones(len(B), dtype=bool)
+    except np.linalg.LinAlgError:
+        values = np.linalg.svd(B, compute_uv=False)
+        return values[:, -1] > RANK_TOL * values[:, 0]
+
+
+def _relative(value: FloatArray, scale: FloatArray) -> FloatArray:
+    """value / scale, and value itself where the scale is zero."""
+    return value / np.where(scale > 0, scale, 1.0)
+
+
+def _blocks(rows: np.ndarray, width: int) -> list[np.ndarray]:
+    """Split row numbers so that a block times `width` stays within the memory of _CELLS."""
+    size = max(1, _CELLS // max(width, 1))
+    return [rows[lo : lo + size] for lo in range(0, len(rows), size)]

@@ -1,0 +1,1 @@
+"""Data sets by name, and a user's own files."""

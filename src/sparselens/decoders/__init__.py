@@ -1,0 +1,1 @@
+"""Decoders: bind a measurement matrix once, decode any number of batches."""

@@ -1,0 +1,38 @@
+"""What an ℓ1 solver hands to the front: candidates, which count for nothing until their certificate is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparselens._validation import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """One candidate answer a row.
+
+    Attributes
+    ----------
+    x : csr_array of shape (n, d)
+    dual : float array of shape (n, m)
+        The dual vector u, or a Farkas vector r where `infeasible` is claimed.
+    infeasible : bool array of shape (n,)
+    n_steps : int array of shape (n,)
+    """
+
+    x: sp.csr_array
+    dual: FloatArray
+    infeasible: np.ndarray
+    n_steps: np.ndarray
+
+
+class Engine(Protocol):
+    """A solver of ``min ‖x‖₁ s.t. Ax = y`` (x ≥ 0 where positive), prepared for one matrix."""
+
+    def solve(self, Y: FloatArray) -> Candidates:
+        """Solve for rows of unit norm."""
+        ...

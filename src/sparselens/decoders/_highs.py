@@ -1,0 +1,107 @@
+"""The reference solver: one HiGHS linear program a row, polished. Slow, and independent of the path solvers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import nnls
+
+from sparselens._validation import FloatArray
+from sparselens.decoders._engine import Candidates
+
+_KEEP = 1e-9  # entries below this part of the largest are rounding of the simplex method, refitted without them
+
+
+class HighsEngine:
+    """Solve each row by HiGHS' dual simplex method from the slack basis, then refit on the support.
+
+    HiGHS stops at tolerances of 1e-7, so its answers are refined on the original columns: least squares for x on
+    the support, and for u on the columns whose dual constraint is tight. Rows are solved cold: warm starts between
+    unrelated rows made HiGHS slower and less exact.
+    """
+
+    def __init__(self, A: FloatArray, *, positive: bool) -> None:
+        self.A = A
+        self.positive = positive
+        self.columns = A if positive else np.hstack([A, -A])  # x = x⁺ − x⁻
+        self.model, self.highs = self._build()
+
+    def _build(self) -> tuple[Any, Any]:
+        import highspy
+
+        m, n_columns = self.columns.shape
+        matrix = sp.csc_array(self.columns)
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = n_columns, m
+        lp.col_cost_ = np.ones(n_columns)
+        lp.col_lower_, lp.col_upper_ = np.zeros(n_columns), np.full(n_columns, highspy.kHighsInf)
+        lp.row_lower_ = lp.row_upper_ = np.zeros(m)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+        highs = highspy.Highs()
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("presolve", "off"),
+            ("primal_feasibility_tolerance", 1e-10),
+            ("dual_feasibility_tolerance", 1e-10),
+        ):
+            highs.setOptionValue(option, value)
+        highs.passModel(lp)
+        return highspy, highs
+
+    def solve(self, Y: FloatArray) -> Candidates:
+        n, d = len(Y), self.A.shape[1]
+        rows = [self._solve_row(y) for y in Y]
+        supports = [support for support, *_ in rows]
+        indptr = np.concatenate(([0], np.cumsum([len(s) for s in supports])))
+        x = sp.csr_array(
+            (
+                np.concatenate([values for _, values, *_ in rows]) if n else np.zeros(0),
+                np.concatenate(supports).astype(np.int64) if n else np.zeros(0, dtype=np.int64),
+                indptr,
+            ),
+            shape=(n, d),
+        )
+        x.sum_duplicates()
+        return Candidates(
+            x=x,
+            dual=np.array([u for _, _, u, _, _ in rows]).reshape(n, len(self.A)),
+            infeasible=np.array([claim for *_, claim, _ in rows], dtype=bool),
+            n_steps=np.array([steps for *_, steps in rows], dtype=np.int64),
+        )
+
+    def _solve_row(self, y: FloatArray) -> tuple[np.ndarray, FloatArray, FloatArray, bool, int]:
+        """(support, values, dual or Farkas vector, infeasible?, iterations) of one row."""
+        m, d = self.A.shape
+        highs, highspy = self.highs, self.model
+        highs.clearSolver()
+        highs.changeRowsBounds(m, np.arange(m, dtype=np.int32), y, y)
+        highs.run()
+        steps = int(highs.getInfo().simplex_iteration_count)
+        nothing = np.zeros(0, dtype=np.int64)
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            residual = self._farkas(y)
+            return nothing, np.zeros(0), residual, True, steps
+        solution = highs.getSolution()
+        x, u = np.array(solution.col_value), np.array(solution.row_dual)
+        basic = np.array([s == highspy.HighsBasisStatus.kBasic for s in highs.getBasis().col_status])
+        S = np.flatnonzero(x > _KEEP * x.max(initial=0.0))
+        values = np.linalg.lstsq(self.columns[:, S], y, rcond=None)[0]
+        values += np.linalg.lstsq(self.columns[:, S], y - self.columns[:, S] @ values, rcond=None)[0]
+        tight = self.columns[:, basic]
+        for _ in range(2):
+            u = u + np.linalg.lstsq(tight.T, 1.0 - tight.T @ u, rcond=None)[0]
+        return S % d, np.where(S < d, values, -values), u, False, steps
+
+    def _farkas(self, y: FloatArray) -> FloatArray:
+        """The residual of the nearest reachable measurements: Aᵀr ≤ 0 and yᵀr = ‖r‖² (signed: Aᵀr = 0)."""
+        if self.positive:
+            x = nnls(self.A, y, maxiter=30 * self.A.shape[1])[0]
+            S = np.flatnonzero(x > 0)
+        else:
+            S = np.arange(self.A.shape[1])
+        # refit on the support: nnls leaves a residual that is orthogonal to it only to about 1e-10
+        return y - self.A[:, S] @ np.linalg.lstsq(self.A[:, S], y, rcond=None)[0]

@@ -1,0 +1,1 @@
+"""Encoders: scikit-learn transformers that learn or draw a measurement matrix."""

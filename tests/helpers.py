@@ -1,0 +1,53 @@
+"""Every encoder and decoder, listed once with what it claims: the contract tests run over these lists."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from sparselens.decoders.l1 import L1Decoder
+from sparselens.decoders.linear import LinearDecoder
+
+# Decoders that solve the ℓ1 problem and prove it.
+EXACT_DECODERS = {
+    "l1-pos-highs": lambda: L1Decoder(positive=True, method="highs"),
+    "l1-signed-highs": lambda: L1Decoder(positive=False, method="highs"),
+}
+# Decoders that estimate; they offer no proof.
+ESTIMATING_DECODERS = {
+    "linear-transpose": lambda: LinearDecoder("transpose"),
+    "linear-pinv": lambda: LinearDecoder("pinv"),
+}
+DECODERS = EXACT_DECODERS | ESTIMATING_DECODERS
+
+
+def sparse_rows(n: int, d: int, k: int, seed: int, *, signed: bool = False) -> sp.csr_array:
+    """n rows with k nonzeros each at random places, values uniform in (0.1, 1), random signs where signed."""
+    rng = np.random.default_rng(seed)
+    columns = np.argsort(rng.random((n, d)), axis=1)[:, :k]
+    values = rng.uniform(0.1, 1.0, (n, k))
+    if signed:
+        values *= rng.choice([-1.0, 1.0], (n, k))
+    X = np.zeros((n, d))
+    np.put_along_axis(X, columns, values, axis=1)
+    return sp.csr_array(X)
+
+
+def gaussian(m: int, d: int, seed: int) -> np.ndarray:
+    """A Gaussian measurement matrix with entries N(0, 1/m)."""
+    return np.random.default_rng(seed).standard_normal((m, d)) / np.sqrt(m)
+
+
+def real_data(*names: str) -> Path:
+    """The data root, or a skip that says which file is missing."""
+    root = os.environ.get("SPARSELENS_DATA")
+    if not root:
+        pytest.skip("SPARSELENS_DATA is not set: this test reads real data")
+    for name in names:
+        if not (Path(root) / name).exists():
+            pytest.skip(f"{name} is not under SPARSELENS_DATA: this test reads it")
+    return Path(root)
