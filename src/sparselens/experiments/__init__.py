@@ -1,0 +1,1 @@
+"""Experiments: what is run, what is stored, and the plots and pages made from stored rows."""

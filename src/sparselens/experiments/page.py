@@ -1,0 +1,84 @@
+"""Self-contained HTML pages: no script, no request, readable at phone width, in light and dark."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sparselens.experiments.plots import svg
+
+_CSS = """
+:root { color-scheme: light dark; --ink: #1f2328; --ground: #ffffff; --soft: #57606a; --line: #d0d7de; --card: #f6f8fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --ground: #0d1117; --soft: #9198a1; --line: #30363d; --card: #161b22; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 62rem; color: var(--ink); background: var(--ground);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; }
+h2 { font-size: 1.25rem; margin: 2.2rem 0 .5rem; }
+p.lead { font-size: 1.1rem; color: var(--soft); margin-top: 0; }
+figure { margin: 1rem 0; padding: .8rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+  overflow-x: auto; }
+figure svg { width: 100%; height: auto; min-width: 30rem; display: block; }
+figcaption { color: var(--soft); font-size: .9rem; margin-top: .5rem; }
+.only-dark { display: none; }
+@media (prefers-color-scheme: dark) { .only-dark { display: block; } .only-light { display: none; } }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+th { color: var(--soft); font-weight: 600; }
+td.good { font-weight: 700; }
+code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; }
+pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8rem; overflow-x: auto; }
+"""
+
+
+def page(title: str, lead: str, body: Sequence[str]) -> str:
+    """A whole page; `body` holds finished HTML."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{html.escape(title)}</title><style>{_CSS}</style></head><body>'
+        f'<h1>{html.escape(title)}</h1><p class="lead">{html.escape(lead)}</p>' + "\n".join(body) + "</body></html>\n"
+    )
+
+
+def heading(text: str) -> str:
+    return f"<h2>{html.escape(text)}</h2>"
+
+
+def paragraph(text: str) -> str:
+    return f"<p>{html.escape(text)}</p>"
+
+
+def code(text: str) -> str:
+    return f"<pre><code>{html.escape(text)}</code></pre>"
+
+
+def figure(draw: Callable[[str], Any], caption: str) -> str:
+    """A plot, drawn once for a light and once for a dark page: `draw(theme)` returns a matplotlib figure."""
+    light, dark = svg(draw("light")), svg(draw("dark"))
+    # Both drawings stand in one page, so their ids must differ.
+    dark = dark.replace('id="', 'id="dark-').replace("url(#", "url(#dark-").replace('href="#', 'href="#dark-')
+    return (
+        f'<figure role="img" aria-label="{html.escape(caption)}"><div class="only-light">{light}</div>'
+        f'<div class="only-dark">{dark}</div><figcaption>{html.escape(caption)}</figcaption></figure>'
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, good: Callable[[str], bool] | None = None) -> str:
+    """A table of texts; cells for which `good` is true are set in bold."""
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    lines = []
+    for row in rows:
+        cells = "".join(
+            f'<td class="good">{html.escape(cell)}</td>' if good and good(cell) else f"<td>{html.escape(cell)}</td>"
+            for cell in row
+        )
+        lines.append(f"<tr>{cells}</tr>")
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )

@@ -1,0 +1,108 @@
+"""Plots as functions of stored rows: one style, safe for colour-blind readers, on light and dark pages alike."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# Okabe and Ito's palette, in an order that keeps neighbours apart; a marker each, so that grey print works too.
+STYLE: dict[str, tuple[str, str]] = {
+    "Certificate": ("#0072B2", "o"),
+    "ℓ1-AE": ("#D55E00", "s"),
+    "Gaussian": ("#8A8A8A", "^"),
+    "LBCS": ("#009E73", "D"),
+    "PCA": ("#CC79A7", "v"),
+    "Partial Fourier": ("#E69F00", "P"),
+    "Simple AE": ("#56B4E9", "X"),
+}
+_SPARE = ("#F0E442", "*")
+THEMES = {"light": "#1f2328", "dark": "#e6edf3"}  # the colour of text and axes
+
+
+@contextmanager
+def themed(theme: str = "light") -> Iterator[Any]:
+    """matplotlib.pyplot with the house style, transparent ground, and text in the theme's colour."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    ink = THEMES[theme]
+    settings = {
+        "font.size": 11,
+        "font.family": "DejaVu Sans",
+        "svg.fonttype": "none",
+        "svg.hashsalt": "sparselens",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "lines.linewidth": 1.8,
+        "lines.markersize": 5.5,
+        "legend.frameon": False,
+        "savefig.transparent": True,
+        **{
+            key: ink
+            for key in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
+        },
+    }
+    with plt.rc_context(settings):
+        yield plt
+
+
+def style_of(label: str) -> dict[str, Any]:
+    """Colour and marker of an encoder, the same in every plot."""
+    colour, marker = STYLE.get(label, _SPARE)
+    return {"color": colour, "marker": marker, "zorder": 3 if label in ("Certificate", "ℓ1-AE") else 2}
+
+
+def recovery_curve(rows: Sequence[dict[str, Any]], *, theme: str = "light") -> Any:
+    """Exact fraction (left) and RMSE (right) against the number of measurements m."""
+    with themed(theme) as plt:
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7), layout="constrained")
+        for label in dict.fromkeys(row["encoder"] for row in rows):
+            mine = sorted((row for row in rows if row["encoder"] == label), key=lambda row: row["m"])
+            m = [row["m"] for row in mine]
+            left.plot(m, [100 * row["exact"] for row in mine], label=label, **style_of(label))
+            right.plot(m, [row["rmse"] for row in mine], label=label, **style_of(label))
+        left.set(xlabel="measurements m", ylabel="rows recovered exactly (%)", ylim=(-3, 103))
+        right.set(xlabel="measurements m", ylabel="RMSE", ylim=(-0.02, None))
+        left.legend(loc="best")
+        plt.close(figure)
+        return figure
+
+
+def vectors(panels: Sequence[tuple[str, Sequence[tuple[int, float]]]], d: int, *, theme: str = "light") -> Any:
+    """Sparse vectors as stems, one above the other: panels are (title, nonzeros as pairs of column and value)."""
+    with themed(theme) as plt:
+        figure, axes = plt.subplots(
+            len(panels), 1, figsize=(9.6, 1.35 * len(panels) + 0.5), sharex=True, sharey=True, layout="constrained"
+        )
+        for axis, (title, pairs) in zip([axes] if len(panels) == 1 else axes, panels, strict=True):
+            colour = STYLE.get(title.split(":")[0], (THEMES[theme], ""))[0]
+            axis.vlines([j for j, _ in pairs], 0, [v for _, v in pairs], color=colour, linewidth=1.4)
+            axis.axhline(0, color=THEMES[theme], linewidth=0.6)
+            axis.set_title(title, fontsize=10, loc="left")
+            axis.grid(False)
+            axis.set(xlim=(-5, d + 5))
+        axis.set_xlabel("column")
+        plt.close(figure)
+        return figure
+
+
+def svg(figure: Any) -> str:
+    """The figure as an <svg> element that can stand inside a page."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return re.sub(r"^.*?(?=<svg)", "", text, flags=re.DOTALL)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write the figure as PNG or SVG, by the file's ending; PNG gets a white ground."""
+    options = {"transparent": False, "facecolor": "white", "dpi": 160} if path.suffix == ".png" else {}
+    figure.savefig(path, metadata=None if path.suffix == ".png" else {"Date": None}, **options)
