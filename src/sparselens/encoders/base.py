@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparselens._validation import FloatArray, check_n_components, check_rows
+from sparselens._validation import FloatArray, as_numbers, check_n_components, check_rows
 from sparselens.decoders.base import BaseDecoder
 from sparselens.persist import Storable, rows_checksum
 
@@ -85,7 +85,8 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         raise NotImplementedError
 
     def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
-        """scikit-learn's bookkeeping of names and column counts, then our checks."""
+        """scikit-learn's bookkeeping of names and column counts between our checks."""
+        as_numbers(X, "X")  # first, because it says what to do about text, None and ragged lists
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
         )
