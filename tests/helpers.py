@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,35 @@ import scipy.sparse as sp
 
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.decoders.linear import LinearDecoder
+from sparselens.encoders.random import GaussianEncoder, PartialFourierEncoder
+from sparselens.encoders.spectral import LBCSEncoder, PCAEncoder
+
+# The problem of the decoder contract: rows of D columns with K nonzeros, M measurements. A decoder that needs a
+# model of the data (groups, blocks) is listed with one of D columns.
+D, M, K = 30, 15, 3
+
+
+@dataclass(frozen=True)
+class EncoderCase:
+    """An encoder with what it claims.
+
+    make(n_components, random_state) returns it unfitted, small enough to fit in a second or two.
+    """
+
+    make: Callable[[int, Any], Any]
+    linear: bool = True  # transform is a product with components_
+    nonnegative: bool = False  # refuses negative entries
+    seeded: bool = True  # has random_state, and another seed gives another encoder
+    exact: bool = True  # inverse_transform is ℓ1 and gives back what was measured well enough
+
+
+ENCODERS: dict[str, EncoderCase] = {
+    "gaussian": EncoderCase(lambda m, seed: GaussianEncoder(m, random_state=seed)),
+    "fourier": EncoderCase(lambda m, seed: PartialFourierEncoder(m, random_state=seed)),
+    "pca": EncoderCase(lambda m, seed: PCAEncoder(m), seeded=False, exact=False),
+    "lbcs-gaussian": EncoderCase(lambda m, seed: LBCSEncoder(m, basis="gaussian", random_state=seed)),
+    "lbcs-dct": EncoderCase(lambda m, seed: LBCSEncoder(m, basis="dct"), seeded=False, exact=False),
+}
 
 # Decoders that solve the ℓ1 problem and prove it.
 EXACT_DECODERS = {

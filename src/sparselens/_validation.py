@@ -37,7 +37,7 @@ def check_rows(
     ...
     ValueError: X holds NaN or infinity in row 0: remove or replace these values first.
     """
-    X = _as_numbers(X, name)
+    X = as_numbers(X, name)
     _check_two_dimensional(X, name)
     if X.shape[0] < min_rows or X.shape[1] == 0:
         raise ValueError(
@@ -75,7 +75,7 @@ def check_measurement_matrix(A: Any, *, name: str = "A") -> FloatArray:
     ValueError: A has 2 rows and 1 columns: a measurement matrix (m, d) has at most as many rows as columns; pass
     components_, not its transpose.
     """
-    A = _as_numbers(A, name)
+    A = as_numbers(A, name)
     _check_two_dimensional(A, name)
     if 0 in A.shape:
         raise ValueError(f"{name} is empty (shape {tuple(A.shape)}): pass a matrix with rows and columns.")
@@ -97,7 +97,7 @@ def check_measurement_matrix(A: Any, *, name: str = "A") -> FloatArray:
 
 def check_measurements(Y: Any, n_measurements: int, *, name: str = "Y") -> FloatArray:
     """Return Y (n, m) as a C-contiguous float64 array with m columns; rows may still hold NaN or infinity."""
-    Y = _as_numbers(Y, name)
+    Y = as_numbers(Y, name)
     _check_two_dimensional(Y, name)
     if Y.shape[1] != n_measurements:
         raise ValueError(
@@ -170,7 +170,7 @@ def unit_rows(X: sp.csr_array) -> sp.csr_array:
     return out
 
 
-def _as_numbers(X: Any, name: str) -> Any:
+def as_numbers(X: Any, name: str) -> Any:
     """X as a numeric array or sparse container, or a TypeError that names what arrived."""
     if sp.issparse(X):
         if np.issubdtype(X.dtype, np.complexfloating):

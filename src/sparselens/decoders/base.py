@@ -41,6 +41,7 @@ class BaseDecoder(BaseEstimator):
         A new decoder; this one is unchanged and can be bound to other matrices.
         """
         bound = copy.copy(self)
+        bound.__dict__.pop("_columns_", None)  # belongs to the matrix of an earlier bind
         bound.A_ = check_measurement_matrix(A)
         bound.A_.flags.writeable = False
         bound._prepare()

@@ -1,7 +1,8 @@
-"""The encoder contract: a scikit-learn transformer that learns a measurement matrix."""
+"""The encoder contract: a scikit-learn transformer that learns a few measurements for sparse rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -9,50 +10,58 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparselens._validation import FloatArray, check_n_components, check_rows
+from sparselens._validation import FloatArray, as_numbers, check_n_components, check_rows
 from sparselens.decoders.base import BaseDecoder
+from sparselens.persist import Storable, rows_checksum
 
 
-class LinearEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of all linear encoders ``Y = X Aᵀ``.
+class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of all encoders, linear or not.
 
-    A subclass keeps its hyper-parameters in ``__init__`` (``n_components`` first) and writes `_learn`, which
-    returns the measurement matrix A.
+    A subclass keeps its hyper-parameters in ``__init__`` (``n_components`` first, no logic) and writes `_fit`,
+    which sets the fitted attributes, `_encode`, which measures checked rows, and `decoder`. Linear encoders derive
+    from `LinearEncoder` and write `_learn` alone. Fitted arrays, dictionaries of arrays, numbers and texts are
+    saved and loaded without further work (`sparselens.persist.Storable`).
 
     Attributes
     ----------
-    components_ : float64 array of shape (m, d)
-        The measurement matrix A.
     n_features_in_ : int
         The number d of columns that `fit` saw.
+    positive_ : bool
+        Whether the training rows have no negative entry.
+    training_data_ : dict
+        ``n_rows``, ``n_columns`` and ``sha256`` of the rows that `fit` saw.
     """
 
     n_components: int
     _nonnegative = False  # whether X must be nonnegative
 
-    def fit(self, X: Any, y: Any = None, *, X_valid: Any = None) -> Self:
-        """Learn the measurement matrix from sparse rows.
+    def fit(self, X: Any, y: Any = None, *, X_valid: Any = None, callback: Callable[..., None] | None = None) -> Self:
+        """Learn the measurements from sparse rows.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
-            Training rows; CSR is used as it is, never made dense whole.
+            Training rows; CSR is never made dense whole.
         y : ignored
         X_valid : array or sparse matrix of shape (n_valid, d), optional
             Rows for early stopping and for tuning; encoders that need none ignore them.
+        callback : callable, optional
+            Told about the progress of a long fit; encoders without a loop never call it.
         """
         X = self._check(X, reset=True)
         if X_valid is not None:
             X_valid = check_rows(X_valid, name="X_valid", nonnegative=self._nonnegative, n_features=self.n_features_in_)
         m = check_n_components(self.n_components, self.n_features_in_)
-        self.components_ = np.ascontiguousarray(self._learn(X, X_valid, m), dtype=np.float64)
+        self.positive_ = bool(X.nnz == 0 or X.data.min() >= 0)
+        self.training_data_ = {"n_rows": X.shape[0], "n_columns": X.shape[1], "sha256": rows_checksum(X)}
+        self._fit(X, X_valid, m, callback)
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Measure rows: return the float64 array ``Y = X Aᵀ`` of shape (n, m)."""
+        """Measure rows: return the float64 array Y of shape (n, m)."""
         check_is_fitted(self)
-        X = self._check(X, reset=False)
-        return np.ascontiguousarray(X @ self._columns())
+        return self._encode(self._check(X, reset=False))
 
     def inverse_transform(self, Y: Any) -> sp.csr_array:
         """Recover rows from measurements with this encoder's own decoder.
@@ -62,40 +71,81 @@ class LinearEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self.decoder().decode(Y).x
 
     def decoder(self) -> BaseDecoder:
-        """This encoder's default decoder, bound to `components_`: ℓ1-min, with x ≥ 0 where the data have it."""
-        from sparselens.decoders.l1 import L1Decoder
-
-        check_is_fitted(self)
-        return L1Decoder(positive=True).bind(self.components_)
-
-    def save(self, folder: Any) -> None:
-        """Write the fitted encoder to a folder (safetensors and a JSON manifest); `sparselens.load` reads it."""
-        from sparselens.persist import save
-
-        save(self, folder)
+        """This encoder's default decoder, bound to what was fitted."""
+        raise NotImplementedError
 
     # ---- for subclasses -------------------------------------------------------------------------------------
 
-    def _learn(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int) -> FloatArray:
-        """Return the measurement matrix (m, d)."""
+    def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None) -> None:
+        """Set the fitted attributes; X is canonical float64 CSR."""
+        raise NotImplementedError
+
+    def _encode(self, X: sp.csr_array) -> FloatArray:
+        """Measure canonical CSR rows."""
         raise NotImplementedError
 
     def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
-        """scikit-learn's bookkeeping of names and column counts, then our checks."""
+        """scikit-learn's bookkeeping of names and column counts between our checks."""
+        as_numbers(X, "X")  # first, because it says what to do about text, None and ragged lists
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
         )
         return check_rows(X, nonnegative=self._nonnegative)
 
-    def _columns(self) -> FloatArray:
-        return np.ascontiguousarray(self.components_.T)
-
     @property
     def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
+        return int(self.n_components)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = self._nonnegative
         return tags
+
+
+class LinearEncoder(BaseEncoder):
+    """Base of all linear encoders ``Y = X Aᵀ``.
+
+    A subclass keeps its hyper-parameters in ``__init__`` (``n_components`` first) and writes `_learn`, which
+    returns the measurement matrix A.
+
+    Attributes
+    ----------
+    components_ : float64 array of shape (m, d)
+        The measurement matrix A, in Fortran order, so that `transform` multiplies by Aᵀ without a copy.
+    """
+
+    def decoder(self) -> BaseDecoder:
+        """This encoder's default decoder, bound to `components_`: ℓ1-min, with x ≥ 0 where the training rows had it."""
+        from sparselens.decoders.l1 import L1Decoder
+
+        check_is_fitted(self)
+        return L1Decoder(positive=self.positive_).bind(self.components_)
+
+    # ---- for subclasses -------------------------------------------------------------------------------------
+
+    def _learn(
+        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None
+    ) -> FloatArray:
+        """Return the measurement matrix (m, d)."""
+        raise NotImplementedError
+
+    def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None) -> None:
+        self.components_ = np.asfortranarray(self._learn(X, X_valid, m, callback), dtype=np.float64)
+
+    def _encode(self, X: sp.csr_array) -> FloatArray:
+        return np.ascontiguousarray(X @ np.ascontiguousarray(self.components_.T))
+
+    def _restore(self, arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> None:
+        super()._restore(arrays, scalars)
+        A = arrays["components_"]
+        if A.dtype != np.float64 or A.ndim != 2 or A.shape[1] != self.n_features_in_ or not np.isfinite(A).all():
+            raise ValueError(
+                f"components_ must be a finite float64 matrix with {self.n_features_in_} columns, "
+                f"got {A.dtype} of shape {A.shape}"
+            )
+        self.components_ = np.asfortranarray(A)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
