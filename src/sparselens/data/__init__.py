@@ -1,1 +1,18 @@
 """Data sets by name, and a user's own files."""
+
+from sparselens.data._dataset import Dataset, DatasetInfo
+from sparselens.data._locate import data_root
+from sparselens.data.catalogue import list_datasets, load_dataset
+from sparselens.data.onehot import OneHotTable, read_onehot_csv
+from sparselens.data.synthetic import sample
+
+__all__ = [
+    "Dataset",
+    "DatasetInfo",
+    "OneHotTable",
+    "data_root",
+    "list_datasets",
+    "load_dataset",
+    "read_onehot_csv",
+    "sample",
+]
