@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -39,7 +40,7 @@ def options(
 
 
 def main() -> None:
-    """Run a command; bad input ends with exit code 2 and one clear message, never with a traceback."""
+    """Run a command; bad input ends with exit code 2 and one clear message; SPARSELENS_DEBUG=1 shows the traceback."""
     from sparselens.recovery import SparselensError
 
     try:
@@ -53,5 +54,7 @@ def main() -> None:
 
 
 def _complain(error: BaseException | str, code: int) -> None:
+    if os.environ.get("SPARSELENS_DEBUG") and isinstance(error, BaseException):
+        raise error
     typer.echo(f"sparselens: {error}", err=True)
     sys.exit(code)

@@ -22,7 +22,7 @@ Progress = Callable[[int, int, str], None]  # called with (cells done, cells in 
 MEASUREMENTS = (10, 20, 30, 40, 50, 60, 70)
 ENCODERS: dict[str, tuple[Callable[[int, int], LinearEncoder], tuple[int, ...]]] = {
     "Gaussian": (lambda m, seed: GaussianEncoder(m, random_state=seed), MEASUREMENTS),
-    "PCA": (lambda m, seed: PCAEncoder(m, random_state=seed), MEASUREMENTS),
+    "PCA": (lambda m, seed: PCAEncoder(m), MEASUREMENTS),
     "LBCS": (lambda m, seed: LBCSEncoder(m, random_state=seed), MEASUREMENTS),
 }
 EXAMPLE_M = 20

@@ -79,6 +79,4 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, good: Callabl
             for cell in row
         )
         lines.append(f"<tr>{cells}</tr>")
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'

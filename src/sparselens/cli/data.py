@@ -1,0 +1,111 @@
+"""`sparselens data`: which data sets there are, what is in one, and any file as npz."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="List data sets, look into one, or convert a file.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List every data set that has a name, and which file it needs.
+
+    Example: sparselens data list
+    """
+    from sparselens.data import data_root, list_datasets
+
+    infos = list_datasets()
+    if as_json:
+        typer.echo(json.dumps([asdict(info) for info in infos]))
+        return
+    for info in infos:
+        typer.echo(str(info))
+    typer.echo(f"Files are looked for under {data_root()} (set SPARSELENS_DATA to change it).")
+
+
+@app.command()
+def info(
+    name: Annotated[str, typer.Argument(help="A data set's name, or a file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a data set or a file holds: sizes, nonzeros, structure, provenance.
+
+    Example: sparselens data info synthetic1
+    """
+    facts = _facts(name)
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    width = max(map(len, facts))
+    for key, value in facts.items():
+        typer.echo(f"{key:<{width}}  {value}")
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(help="A data set's name, or a file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write (CSR, float64).")],
+    part: Annotated[str, typer.Option(help="Of a data set: train, valid, test or all.")] = "all",
+) -> None:
+    """Write a data set's rows, or those of any file that can be read, as a CSR .npz file.
+
+    Example: sparselens data convert synthetic1 --part test -o test.npz
+    """
+    import scipy.sparse as sp
+
+    from sparselens._files import written_whole
+    from sparselens._validation import check_choice
+
+    if out.suffix != ".npz":
+        raise ValueError(f"{out} does not end in .npz: name the file to write with that ending.")
+    check_choice(part, "--part", ("train", "valid", "test", "all"))
+    loaded = _open(source)
+    if sp.issparse(loaded):
+        if part != "all":
+            raise ValueError(f"{source} is a file and has no parts: leave out --part.")
+        X = loaded
+    elif part == "all":
+        X = sp.vstack([loaded.train, loaded.valid, loaded.test], format="csr")
+    else:
+        X = getattr(loaded, part)
+    with written_whole(out) as draft:
+        sp.save_npz(draft, X)
+    typer.echo(f"{out}: {X.shape[0]:,} rows, {X.shape[1]:,} columns, {X.nnz:,} nonzeros")
+
+
+def _open(source: str) -> Any:
+    """A Dataset where the text is a known name, else the rows of that file."""
+    from sparselens.data import list_datasets, load_dataset, read_matrix
+
+    names = {info.name for info in list_datasets()}
+    if source not in names and Path(source).exists():
+        return read_matrix(source)
+    return load_dataset(source)  # its error names the closest data sets
+
+
+def _facts(source: str) -> dict[str, Any]:
+    import numpy as np
+    import scipy.sparse as sp
+
+    loaded = _open(source)
+    X = loaded if sp.issparse(loaded) else loaded.train
+    nonzeros = np.diff(X.indptr)
+    facts: dict[str, Any] = {"name": source}
+    if not sp.issparse(loaded):
+        facts |= {"rows": dict(zip(("train", "valid", "test"), loaded.sizes, strict=True))}
+        facts |= {"structure": str(loaded.sparsity or "none known"), "provenance": loaded.provenance}
+    else:
+        facts |= {"rows": X.shape[0]}
+    return facts | {
+        "columns": X.shape[1],
+        "nonzeros a row": f"mean {nonzeros.mean():.2f}, smallest {nonzeros.min()}, largest {nonzeros.max()}",
+        "rows without nonzeros": int((nonzeros == 0).sum()),
+        "columns never used": int(X.shape[1] - len(np.unique(X.indices))),
+        "values": f"{X.data.min():.4g} to {X.data.max():.4g}" if X.nnz else "none",
+    }
