@@ -2,7 +2,7 @@
 
 A peer is prepared with ``make(A, positive, threads)`` and then called with rows Y; it returns dense rows (n, d).
 What it may keep between rows is part of its name. A peer that is not installed, or whose licence does not cover
-the size, says so through `Unavailable`, and the table shows the reason.
+the size, says so through `UnavailableError`, and the table shows the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 Solve = Callable[[np.ndarray], np.ndarray]
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """Why a peer does not run in this case."""
 
 
@@ -27,7 +27,7 @@ def _need(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise Unavailable(f"{module} is not installed") from error
+        raise UnavailableError(f"{module} is not installed") from error
 
 
 def _split(A: np.ndarray, positive: bool) -> np.ndarray:
@@ -87,7 +87,7 @@ def highspy_slack(A: np.ndarray, positive: bool, threads: int) -> Solve:
 def _gurobi_env(size: int, threads: int) -> Any:
     gurobipy = _need("gurobipy")
     if size > 2000:
-        raise Unavailable("Gurobi's free licence covers 2,000 variables")
+        raise UnavailableError("Gurobi's free licence covers 2,000 variables")
     env = gurobipy.Env(empty=True)
     env.setParam("OutputFlag", 0)
     env.start()
@@ -207,7 +207,7 @@ def spgl1_bp(A: np.ndarray, positive: bool, threads: int) -> Solve:
     """spgl1's basis pursuit (signed problems only)."""
     spgl1 = _need("spgl1")
     if positive:
-        raise Unavailable("spgl1 is measured on the signed problem")
+        raise UnavailableError("spgl1 is measured on the signed problem")
 
     def solve(Y: np.ndarray) -> np.ndarray:
         return np.array([spgl1.spg_bp(A, y, bp_tol=1e-9, opt_tol=1e-9, iter_lim=5000, verbosity=0)[0] for y in Y])

@@ -14,7 +14,7 @@ def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda done, total, text="": None
+        yield _silent
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -24,3 +24,7 @@ def progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
             bar.update(task, completed=done, total=total, description=f"{title} {text}".strip())
 
         yield update
+
+
+def _silent(done: int, total: int, text: str = "") -> None:
+    """What is told to nobody."""

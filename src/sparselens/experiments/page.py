@@ -9,7 +9,8 @@ from typing import Any
 from sparselens.experiments.plots import svg
 
 _CSS = """
-:root { color-scheme: light dark; --ink: #1f2328; --ground: #ffffff; --soft: #57606a; --line: #d0d7de; --card: #f6f8fa; }
+:root { color-scheme: light dark;
+  --ink: #1f2328; --ground: #ffffff; --soft: #57606a; --line: #d0d7de; --card: #f6f8fa; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --ground: #0d1117; --soft: #9198a1; --line: #30363d; --card: #161b22; }
 }

@@ -20,6 +20,7 @@ STYLE: dict[str, tuple[str, str]] = {
     "Simple AE": ("#56B4E9", "X"),
 }
 _SPARE = ("#F0E442", "*")
+_INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
 THEMES = {"light": "#1f2328", "dark": "#e6edf3"}  # the colour of text and axes
 
 
@@ -32,7 +33,7 @@ def themed(theme: str = "light") -> Iterator[Any]:
     import matplotlib.pyplot as plt
 
     ink = THEMES[theme]
-    settings = {
+    settings: dict[Any, Any] = {
         "font.size": 11,
         "font.family": "DejaVu Sans",
         "svg.fonttype": "none",
@@ -45,10 +46,7 @@ def themed(theme: str = "light") -> Iterator[Any]:
         "lines.markersize": 5.5,
         "legend.frameon": False,
         "savefig.transparent": True,
-        **{
-            key: ink
-            for key in ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
-        },
+        **dict.fromkeys(_INKED, ink),
     }
     with plt.rc_context(settings):
         yield plt
@@ -97,7 +95,8 @@ def vectors(panels: Sequence[tuple[str, Sequence[tuple[int, float]]]], d: int, *
 def svg(figure: Any) -> str:
     """The figure as an <svg> element that can stand inside a page."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    with themed():  # letters stay letters, and ids do not change from run to run
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     return re.sub(r"^.*?(?=<svg)", "", text, flags=re.DOTALL)
 
