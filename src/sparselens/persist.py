@@ -160,7 +160,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
     manifest = read_manifest(folder)
     where = Path(folder)
     name = manifest.get("class")
-    if name not in CLASSES:
+    if not isinstance(name, str) or name not in CLASSES:
         raise CorruptFileError(
             f"{where} holds a model of the unknown class {name!r}: this version knows {', '.join(sorted(CLASSES))}."
         )
@@ -174,7 +174,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
             {key[7:]: value for key, value in arrays.items() if key.startswith("fitted:")},
             {key: _decode(value) for key, value in manifest["fitted"].items()},
         )
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptFileError(
             f"{where} does not hold a fitted {name} of version {__version__} (it says version "
             f"{manifest.get('version')!r}): {error}. Save the model again with this version."
@@ -196,6 +196,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise CorruptFileError(f"{path} is larger than any manifest: it is not a sparselens model.")
     try:
         manifest = json.loads(path.read_bytes())
+        checksum = _checksum(manifest) if isinstance(manifest, dict) else None
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} is not JSON ({error}): the file is damaged, save the model again.") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -208,7 +209,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
             f"{where} was written by a newer sparselens (schema {schema}, version {manifest.get('version')!r}; this "
             f"is schema {SCHEMA}, version {__version__}): upgrade sparselens to read it."
         )
-    if manifest.get("sha256") != _checksum(manifest):
+    if manifest.get("sha256") != checksum:
         raise CorruptFileError(f"{path} was edited or damaged: its checksum does not match; save the model again.")
     return manifest
 

@@ -92,6 +92,12 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         )
         return check_rows(X, nonnegative=self._nonnegative)
 
+    def _restore(self, arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> None:
+        super()._restore(arrays, scalars)
+        for name, kind in (("n_features_in_", int), ("positive_", bool), ("training_data_", dict)):
+            if type(getattr(self, name)) is not kind:
+                raise ValueError(f"{name} must be of type {kind.__name__}, got {getattr(self, name)!r}")
+
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components)
