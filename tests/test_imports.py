@@ -17,8 +17,18 @@ ROOT = Path(sl.__file__).parent
 # From the bottom to the top. A module may import from its own layer and from those above it in this list, which lie
 # below it in the architecture; a new module is added to the lowest layer that has what it needs.
 LAYERS: list[set[str]] = [
-    {"_version", "_validation", "_random", "recovery", "certificate", "metrics", "sparsity"},
-    {"data", "unroll", "train", "parallel", "persist"},
+    {
+        "_version",
+        "_validation",
+        "_random",
+        "_files",
+        "recovery",
+        "certificate",
+        "_certificate_torch",
+        "metrics",
+        "sparsity",
+    },
+    {"data", "unroll", "train", "parallel", "persist", "_batches", "_checkpoint", "_closed_form", "_training_kernels"},
     {"decoders"},
     {"encoders"},
     {"xml"},

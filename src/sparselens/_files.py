@@ -32,6 +32,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         yield draft
         draft.chmod(0o666 & ~_umask())
+        with open(draft, "rb") as file:  # on the disk before it has the name, so that a power cut cannot leave it empty
+            os.fsync(file.fileno())
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)

@@ -11,12 +11,10 @@ new one, never half of each.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sparselens._files import written_whole
 from sparselens._version import __version__
 from sparselens.recovery import CorruptFileError, DataNotFoundError
 
@@ -43,7 +42,7 @@ _MANIFEST = "manifest.json"
 _MANIFEST_BYTES = 2**28  # a manifest beyond this is no manifest of ours
 _ARRAYS_FILE = re.compile(r"arrays-[0-9a-f]{16}\.safetensors")
 _FITTED_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*_")
-_TEMPORARY = ".saving-"
+_LEFT_OVER = re.compile(r"arrays-[0-9a-f]{16}\.safetensors|\.(manifest|arrays-).*\.tmp\.\w+")  # by a killed save
 
 
 class Storable:
@@ -125,10 +124,7 @@ def save(model: Any, folder: str | os.PathLike[str], *, metrics: Mapping[str, An
     params, param_arrays, unsaved = _split_params(model.get_params(deep=False))
     arrays = {f"fitted:{key}": value for key, value in model._fitted_arrays().items()}
     arrays |= {f"param:{key}": value for key, value in param_arrays.items()}
-    target = _make_room(Path(folder))
-    replaced = _arrays_file_of(target)
-    written = _write_arrays(target, arrays)
-    manifest = {
+    manifest: dict[str, Any] = {  # before anything is written: it may hold a value that cannot be saved
         "format": FORMAT,
         "schema": SCHEMA,
         "version": __version__,
@@ -137,12 +133,14 @@ def save(model: Any, folder: str | os.PathLike[str], *, metrics: Mapping[str, An
         "unsaved_params": unsaved,
         "fitted": {key: _encode(value, f"{name}.{key}") for key, value in scalars.items()},
         "metrics": {key: _encode(value, f"the metric {key}") for key, value in (metrics or {}).items()},
-        "arrays": written,
     }
+    target = _make_room(Path(folder))
+    replaced = _arrays_file_of(target)
+    manifest["arrays"] = _write_arrays(target, arrays)
     manifest["sha256"] = _checksum(manifest)
-    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    _write_beside(target / _MANIFEST, text.encode())
-    if replaced is not None and replaced != written["file"]:
+    with written_whole(target / _MANIFEST) as draft:
+        draft.write_text(json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    if replaced is not None and replaced != manifest["arrays"]["file"]:
         (target / replaced).unlink(missing_ok=True)
     return target
 
@@ -231,7 +229,7 @@ def _make_room(target: Path) -> Path:
         raise FileExistsError(f"{target} is a file: choose another folder for the model.")
     target.mkdir(parents=True, exist_ok=True)
     names = {entry.name for entry in target.iterdir()}
-    ours = {name for name in names if _ARRAYS_FILE.fullmatch(name) or name.startswith(_TEMPORARY)}
+    ours = {name for name in names if _LEFT_OVER.fullmatch(name)}
     if names - ours and not _is_model(target / _MANIFEST):
         raise FileExistsError(
             f"{target} exists and is not a sparselens model (it holds {sorted(names - ours)[0]!r}): "
@@ -264,7 +262,8 @@ def _write_arrays(target: Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]
     content = to_bytes({name: np.ascontiguousarray(value) for name, value in arrays.items()})
     sha256 = hashlib.sha256(content).hexdigest()
     name = f"arrays-{sha256[:16]}.safetensors"
-    _write_beside(target / name, content)
+    with written_whole(target / name) as draft:
+        draft.write_bytes(content)
     shapes = {key: [str(value.dtype), *value.shape] for key, value in arrays.items()}
     return {"file": name, "sha256": sha256, "shapes": shapes}
 
@@ -289,21 +288,6 @@ def _read_arrays(where: Path, described: Any) -> dict[str, np.ndarray]:
     except (SafetensorError, ValueError, KeyError) as error:
         raise CorruptFileError(f"{where / name} is not a safetensors file ({error}): save the model again.") from None
     return {key: value.copy() for key, value in arrays.items()}  # what was read is a read-only view
-
-
-def _write_beside(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name, flush it to the disk and rename it into place."""
-    temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 # ---- values as JSON -----------------------------------------------------------------------------------------
