@@ -3,7 +3,9 @@
 from sparselens.data._dataset import Dataset, DatasetInfo
 from sparselens.data._locate import data_root
 from sparselens.data.catalogue import list_datasets, load_dataset
+from sparselens.data.files import read_matrix
 from sparselens.data.onehot import OneHotTable, read_onehot_csv
+from sparselens.data.sparse_text import read_svmlight, read_xmc
 from sparselens.data.synthetic import sample
 
 __all__ = [
@@ -13,6 +15,9 @@ __all__ = [
     "data_root",
     "list_datasets",
     "load_dataset",
+    "read_matrix",
     "read_onehot_csv",
+    "read_svmlight",
+    "read_xmc",
     "sample",
 ]

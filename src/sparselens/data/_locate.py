@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -61,11 +61,14 @@ class DataFile:
         Where people get it.
     sha256 : str or None
         Digest of the content, uncompressed where the file is compressed text; None where none is known.
+    sha256_stored : dict
+        Digests of the file as it is published, by its last suffix, where only such a one is known.
     """
 
     names: tuple[str, ...]
     source: str
     sha256: str | None = None
+    sha256_stored: dict[str, str] = field(default_factory=dict)
 
     def find(self, root: Path) -> Path | None:
         """The first accepted place that holds a file, or None."""
@@ -83,23 +86,25 @@ class DataFile:
             others = f" (also accepted: {', '.join(self.names[1:])})" if len(self.names) > 1 else ""
             raise DataNotFoundError(
                 f"{dataset!r} needs the file {self.names[0]}{others}, which is not under {root}. Get it from "
-                f"{self.source}, put it there, or point the environment variable {ENVIRONMENT_VARIABLE} to the folder "
+                f"{self.source}. Put it there, or point the environment variable {ENVIRONMENT_VARIABLE} to the folder "
                 "that holds it."
             )
-        if verify and self.sha256 is not None:
-            found = sha256_of(path)
-            if found != self.sha256:
+        stored = self.sha256_stored.get(path.suffix)
+        expected = stored or self.sha256
+        if verify and expected is not None:
+            found = sha256_of(path, unpack=stored is None)
+            if found != expected:
                 raise CorruptFileError(
-                    f"{path} is not the file that {dataset!r} needs: expected sha256 {self.sha256}, found {found}. "
+                    f"{path} is not the file that {dataset!r} needs: expected sha256 {expected}, found {found}. "
                     f"Get it again from {self.source}, or pass verify=False to read it all the same."
                 )
         return path
 
 
-def sha256_of(path: Path) -> str:
-    """Digest of a file's content, uncompressed where its name says that it is compressed."""
+def sha256_of(path: Path, *, unpack: bool = True) -> str:
+    """Digest of a file's content, by default uncompressed where its name says that it is compressed."""
     digest = hashlib.sha256()
-    with open_binary(path) as stream:
+    with open_binary(path) if unpack else path.open("rb") as stream:
         while block := stream.read(_CHUNK):
             digest.update(block)
     return digest.hexdigest()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sparselens._validation import check_count
 from sparselens.data._dataset import Dataset, Entry, Request, make_dataset, random_split
 from sparselens.data._locate import DataFile, existing_file, open_binary
 from sparselens.recovery import CorruptFileError
@@ -71,12 +72,12 @@ def read_onehot_csv(path: str | os.PathLike[str], *, columns: Sequence[int] | No
     path = existing_file(path)
     with csv_rows(path) as lines:
         _, header = next(lines)
-        if all(_is_number(cell) for cell in header):
+        if all(is_number(cell) for cell in header):
             raise ValueError(f"{path}, line 1: the names of the columns were expected, got numbers: add a header line.")
         picked = _check_columns(columns, len(header), path)
         seen: list[dict[str, int]] = [{} for _ in picked]
         codes: list[list[np.ndarray]] = [[] for _ in picked]
-        for block in _blocks(lines, len(header), path):
+        for _, block in table_blocks(lines, len(header), path):
             for slot, column in enumerate(picked):
                 known = seen[slot]
                 codes[slot].append(
@@ -125,21 +126,24 @@ def _csv_lines(text: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, list[s
         raise CorruptFileError(f"{path}, after line {line}: not CSV ({error}).") from None
 
 
-def _blocks(lines: Iterator[tuple[int, list[str]]], width: int, path: Path) -> Iterator[list[tuple[str, ...]]]:
-    """Columns of some thousand rows at a time."""
+def table_blocks(
+    lines: Iterator[tuple[int, list[str]]], width: int, path: Path
+) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:
+    """Line numbers and columns of some thousand rows at a time."""
     while block := list(islice(lines, _ROWS_AT_ONCE)):
         for line, cells in block:
             if len(cells) != width:
                 raise CorruptFileError(
-                    f"{path}, line {line}: {width} cells were expected, as in the header, got {len(cells)}."
+                    f"{path}, line {line}: {width} cells were expected, as in the first line, got {len(cells)}."
                 )
-        yield list(zip(*(cells for _, cells in block), strict=True))
+        yield [line for line, _ in block], list(zip(*(cells for _, cells in block), strict=True))
 
 
 def _check_columns(columns: Sequence[int] | None, width: int, path: Path) -> list[int]:
-    picked = list(range(width)) if columns is None else [int(column) for column in columns]
-    bad = [column for column in picked if not 0 <= column < width]
-    if bad or not picked:
+    picked = (
+        list(range(width)) if columns is None else [check_count(column, "a column", minimum=0) for column in columns]
+    )
+    if not picked or max(picked) >= width:
         raise ValueError(f"{path} has the columns 0 to {width - 1}, but columns={picked}: name some of those.")
     return picked
 
@@ -148,7 +152,8 @@ def _category_key(categories: dict[str, int]) -> Callable[[str], Any]:
     return int if all(category.lstrip("-").isdecimal() for category in categories) else str
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number."""
     try:
         float(cell)
     except ValueError:
