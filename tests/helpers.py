@@ -14,6 +14,9 @@ import scipy.sparse as sp
 
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.decoders.linear import LinearDecoder
+from sparselens.decoders.unrolled import UnrolledDecoder
+from sparselens.encoders.autoencoders import DeepAE, SimpleAE
+from sparselens.encoders.l1ae import ISTAAE, L1AE
 from sparselens.encoders.random import GaussianEncoder, PartialFourierEncoder
 from sparselens.encoders.spectral import LBCSEncoder, PCAEncoder
 
@@ -36,12 +39,24 @@ class EncoderCase:
     exact: bool = True  # inverse_transform is ℓ1 and gives back what was measured well enough
 
 
+# Enough training to run every line of it.
+FAST = {"max_epochs": 6, "validation_interval": 2, "batch_size": 16, "device": "cpu"}
+
 ENCODERS: dict[str, EncoderCase] = {
     "gaussian": EncoderCase(lambda m, seed: GaussianEncoder(m, random_state=seed)),
     "fourier": EncoderCase(lambda m, seed: PartialFourierEncoder(m, random_state=seed)),
     "pca": EncoderCase(lambda m, seed: PCAEncoder(m), seeded=False, exact=False),
     "lbcs-gaussian": EncoderCase(lambda m, seed: LBCSEncoder(m, basis="gaussian", random_state=seed)),
     "lbcs-dct": EncoderCase(lambda m, seed: LBCSEncoder(m, basis="dct"), seeded=False, exact=False),
+    "l1ae": EncoderCase(lambda m, seed: L1AE(m, n_steps=3, random_state=seed, **FAST), nonnegative=True),
+    "istaae": EncoderCase(lambda m, seed: ISTAAE(m, n_steps=3, random_state=seed, **FAST), nonnegative=True),
+    "simple-ae": EncoderCase(lambda m, seed: SimpleAE(m, random_state=seed, **FAST), nonnegative=True),
+    "deep-ae": EncoderCase(
+        lambda m, seed: DeepAE(m, n_hidden=(4, 8), random_state=seed, **FAST),
+        linear=False,
+        nonnegative=True,
+        exact=False,
+    ),
 }
 
 # Decoders that solve the ℓ1 problem and prove it.
@@ -53,6 +68,8 @@ EXACT_DECODERS = {
 ESTIMATING_DECODERS = {
     "linear-transpose": lambda: LinearDecoder("transpose"),
     "linear-pinv": lambda: LinearDecoder("pinv"),
+    "unrolled-subgradient": lambda: UnrolledDecoder(n_steps=5),
+    "unrolled-ista": lambda: UnrolledDecoder(algorithm="ista", n_steps=5),
 }
 DECODERS = EXACT_DECODERS | ESTIMATING_DECODERS
 

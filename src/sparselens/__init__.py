@@ -16,9 +16,14 @@ _PUBLIC = {
     "PartialFourierEncoder": "sparselens.encoders.random",
     "PCAEncoder": "sparselens.encoders.spectral",
     "LBCSEncoder": "sparselens.encoders.spectral",
+    "SimpleAE": "sparselens.encoders.autoencoders",
+    "DeepAE": "sparselens.encoders.autoencoders",
+    "L1AE": "sparselens.encoders.l1ae",
+    "ISTAAE": "sparselens.encoders.l1ae",
     # decoders
     "L1Decoder": "sparselens.decoders.l1",
     "LinearDecoder": "sparselens.decoders.linear",
+    "UnrolledDecoder": "sparselens.decoders.unrolled",
     # results
     "Recovery": "sparselens.recovery",
     "Status": "sparselens.recovery",
@@ -35,7 +40,18 @@ _PUBLIC = {
     # models on disk
     "load": "sparselens.persist",
 }
-_MODULES = ("certificate", "data", "decoders", "encoders", "metrics", "persist", "recovery", "sparsity")
+_MODULES = (
+    "certificate",
+    "data",
+    "decoders",
+    "encoders",
+    "metrics",
+    "persist",
+    "recovery",
+    "sparsity",
+    "train",
+    "unroll",
+)
 
 __all__ = ["__version__", *_PUBLIC, *_MODULES]
 

@@ -36,6 +36,10 @@ CLASSES = {
     "PartialFourierEncoder": "sparselens.encoders.random",
     "PCAEncoder": "sparselens.encoders.spectral",
     "LBCSEncoder": "sparselens.encoders.spectral",
+    "SimpleAE": "sparselens.encoders.autoencoders",
+    "DeepAE": "sparselens.encoders.autoencoders",
+    "L1AE": "sparselens.encoders.l1ae",
+    "ISTAAE": "sparselens.encoders.l1ae",
 }
 
 _MANIFEST = "manifest.json"

@@ -1,0 +1,425 @@
+"""Autoencoders on the one training loop: what they share, and the two plain ones of the paper."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from sparselens._batches import Batch, SparseRows
+from sparselens._checkpoint import Checkpoint
+from sparselens._random import derive_rng, derive_seed
+from sparselens._validation import FloatArray, check_choice, check_count, check_positive_float, unit_rows
+from sparselens.decoders.base import BaseDecoder
+from sparselens.decoders.unrolled import FeedForwardDecoder, UnrolledDecoder
+from sparselens.encoders.base import BaseEncoder, LinearEncoder
+from sparselens.persist import rows_checksum
+from sparselens.train import History, Settings, Task, Team, choose_device, train
+from sparselens.unroll import UnrolledNetwork, truncated_normal
+
+
+class Reconstruction(Task):
+    """Train a network to give its input back: the mean of ‖x̂ − x‖² over rows, by plain SGD.
+
+    Parameters
+    ----------
+    module : network with ``loss(batch)``, ``reconstruct(batch)`` or a matrix A and a forward pass
+    X, X_valid : SparseRows
+    learning_rate : float
+    orthogonality_penalty : float
+        λ in the additional term ``λ‖I − AAᵀ‖_F²``.
+    """
+
+    graphable = True
+
+    def __init__(
+        self,
+        module: Any,
+        X: SparseRows,
+        X_valid: SparseRows,
+        *,
+        learning_rate: float,
+        batch_size: int,
+        orthogonality_penalty: float = 0.0,
+        identity: dict[str, Any] | None = None,
+        remedies: str | None = None,
+    ) -> None:
+        self.module = module.to(X.device)
+        self.X, self.X_valid, self.n_rows = X, X_valid, X.n_rows
+        self.learning_rate = check_positive_float(learning_rate, "learning_rate")
+        self.batch_size = batch_size
+        self.orthogonality_penalty = check_positive_float(
+            orthogonality_penalty, "orthogonality_penalty", allow_zero=True
+        )
+        self._identity = identity or {}
+        self.remedies = remedies or Task.remedies
+        self.graphable = getattr(module, "norm", None) != "batch"  # running statistics are a state
+
+    def batches(self, order: torch.Tensor, bounds: list[int], generator: torch.Generator) -> Iterable[Batch]:
+        return self.X.batches(order, bounds)
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        loss = self.module.loss(batch)
+        if self.orthogonality_penalty:
+            A = self.module.A
+            loss = loss + self.orthogonality_penalty * (torch.eye(len(A), device=A.device) - A @ A.t()).square().sum()
+        return loss
+
+    def validate(self) -> float:
+        total = torch.zeros((), dtype=torch.float64, device=self.X_valid.device)
+        for batch in self.X_valid.in_order(self.batch_size):
+            total += batch.residual_(self.module(batch.measure(first_matrix(self.module))), False)
+        return float(total) / self.X_valid.n_rows
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.module.parameters(), lr=self.learning_rate)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return self._identity
+
+
+def first_matrix(module: Any) -> torch.Tensor:
+    """The matrix that meets the sparse rows: A, or the first layer of a deep network."""
+    return module.A if hasattr(module, "A") else module.first.weight
+
+
+class TrainedEncoder(BaseEncoder):
+    """What the trained encoders share: a held-out part of the rows, seeds, settings, the call of the loop.
+
+    Without ``X_valid`` a part of X is set aside for validation: the first ``validation_fraction · n`` rows (at least
+    one) of a permutation that depends on `random_state` alone. With a single row, training and validation share it.
+    """
+
+    _nonnegative = True
+
+    batch_size: int
+    learning_rate: float
+    max_epochs: int
+    validation_interval: int
+    patience: int
+    min_improvement: float
+    clip_norm: float | None
+    validation_fraction: float
+    normalize: bool
+    device: str
+    matmul_precision: str
+    checkpoint: str | os.PathLike[str] | None
+    random_state: int | None
+
+    def _train(
+        self,
+        make: Callable[[int], nn.Module],
+        X: sp.csr_array,
+        X_valid: sp.csr_array | None,
+        callback: Callable[..., Any] | None,
+        *,
+        variants: Sequence[int] = (0,),
+        name: str = "",
+        stop: Callable[[list[float]], bool] = lambda scores: False,
+    ) -> tuple[int, nn.Module, History]:
+        """Train ``make(variant)`` for each variant until `stop` says so; return the one that validates best."""
+        if self.random_state is None and (self.checkpoint is not None or Team.from_environment().size > 1):
+            raise ValueError(
+                "random_state is None, but a training that is resumed or shared by several processes needs a seed: "
+                "pass random_state=0 or any other whole number."
+            )
+        seed = self._seed()
+        device = choose_device(self.device)
+        settings = Settings(
+            batch_size=self.batch_size,
+            max_epochs=self.max_epochs,
+            validation_interval=self.validation_interval,
+            patience=self.patience,
+            min_improvement=self.min_improvement,
+            clip_norm=self.clip_norm,
+            seed=seed,
+            matmul_precision=self.matmul_precision,
+        )
+        identity = {
+            "class": type(self).__name__,
+            "params": {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "device", "random_state")},
+            "training rows": rows_checksum(X),
+            "validation rows": None if X_valid is None else rows_checksum(X_valid),
+        }
+        X, X_valid = self._split(X, X_valid, seed)
+        rows, held_out = SparseRows(X, device=device), SparseRows(X_valid, device=device)
+        tried: list[tuple[int, nn.Module, History]] = []
+        for variant in variants:
+            task = Reconstruction(
+                make(variant),
+                rows,
+                held_out,
+                learning_rate=self.learning_rate,
+                batch_size=settings.batch_size,
+                orthogonality_penalty=getattr(self, "orthogonality_penalty", 0.0),
+                identity=identity | ({name: variant} if name else {}),
+                remedies=self._remedies(variant),
+            )
+            keep = None
+            if self.checkpoint is not None:
+                keep = Checkpoint(os.path.join(self.checkpoint, f"{name}-{variant}") if name else self.checkpoint)
+            history = train(task, settings, callback=callback, checkpoint=keep)
+            tried.append((variant, task.module, history))
+            if history.stopped_by == "callback" or stop([h.best for _, _, h in tried]):
+                break
+        chosen = min(tried, key=lambda one: one[2].best)
+        self.history_ = chosen[2].as_dict()
+        self.tried_ = {str(variant): history.best for variant, _, history in tried}
+        return chosen
+
+    def _seed(self) -> int:
+        return derive_seed(self.random_state, role="training")
+
+    def _split(self, X: sp.csr_array, X_valid: sp.csr_array | None, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
+        """Training and validation rows, of unit norm where `normalize` asks for it."""
+        fraction = check_positive_float(self.validation_fraction, "validation_fraction")
+        if fraction >= 1:
+            raise ValueError(f"validation_fraction must be below 1, got {fraction}.")
+        check_choice(self.normalize, "normalize", (True, False))
+        if X_valid is None:
+            order = derive_rng(seed, role="split").permutation(X.shape[0])
+            n_valid = max(1, round(fraction * len(order)))
+            X, X_valid = (X[order[n_valid:]], X[order[:n_valid]]) if len(order) > n_valid else (X, X)
+        return (unit_rows(X), unit_rows(X_valid)) if self.normalize else (X, X_valid)
+
+    def _remedies(self, variant: int) -> str:
+        return f"lower learning_rate (now {self.learning_rate}), or clip the gradient with clip_norm=1.0"
+
+
+class SimpleAE(TrainedEncoder, LinearEncoder):
+    """Learn measurements with the plain autoencoder ``x̂ = relu(BᵀAx)``, both matrices trained.
+
+    A baseline of the paper. `inverse_transform` decodes A's measurements by ℓ1 minimisation; ``decoder_`` is the
+    trained ``relu(Bᵀy)``.
+
+    Parameters
+    ----------
+    n_components : int
+        The number m of measurements.
+    batch_size, learning_rate, max_epochs, validation_interval, patience :
+        As in `L1AE`.
+    min_improvement : float
+        A validation loss counts as better when it is lower by this much; 1e-3 as in the authors' code.
+    clip_norm, validation_fraction, normalize, device, matmul_precision, checkpoint, random_state :
+        As in `L1AE`.
+
+    Attributes
+    ----------
+    components_ : float64 array of shape (m, d)
+        A.
+    weights_ : dict
+        ``B``.
+    history_ : dict
+        The course of the training.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.eye(8)[np.arange(40) % 8]
+    >>> enc = SimpleAE(n_components=3, max_epochs=20, random_state=0, device="cpu").fit(X)
+    >>> enc.transform(X).shape
+    (40, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        batch_size: int = 128,
+        learning_rate: float = 0.01,
+        max_epochs: int = 20_000,
+        validation_interval: int = 10,
+        patience: int = 5,
+        min_improvement: float = 1e-3,
+        clip_norm: float | None = None,
+        validation_fraction: float = 0.2,
+        normalize: bool = True,
+        device: str = "auto",
+        matmul_precision: str = "highest",
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.validation_interval = validation_interval
+        self.patience = patience
+        self.min_improvement = min_improvement
+        self.clip_norm = clip_norm
+        self.validation_fraction = validation_fraction
+        self.normalize = normalize
+        self.device = device
+        self.matmul_precision = matmul_precision
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+
+    def _learn(
+        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
+    ) -> FloatArray:
+        seed = self._seed()
+        shape = (m, X.shape[1])
+
+        def make(_: int) -> nn.Module:
+            A = truncated_normal(shape, derive_seed(seed, role="A"))
+            return UnrolledNetwork(A, n_steps=0, B=truncated_normal(shape, derive_seed(seed, role="B")))
+
+        _, network, _ = self._train(make, X, X_valid, callback)
+        self.weights_ = network.weights()
+        return network.A.detach().cpu().double().numpy()
+
+    @property
+    def decoder_(self) -> UnrolledDecoder:
+        """The trained ``relu(Bᵀy)``, for rows of unit norm."""
+        check_is_fitted(self)
+        return UnrolledDecoder(self.weights_, n_steps=0).bind(self.components_)
+
+
+class DeepNetwork(nn.Module):
+    """Four layers with ReLU: d → h → m → h → d.
+
+    Examples
+    --------
+    >>> DeepNetwork(20, 4, n_hidden=8, seed=0)(torch.ones(2, 8)).shape
+    torch.Size([2, 20])
+    """
+
+    def __init__(self, d: int, m: int, *, n_hidden: int, seed: int) -> None:
+        super().__init__()
+        sizes = {"first": (d, n_hidden), "second": (n_hidden, m), "third": (m, n_hidden), "fourth": (n_hidden, d)}
+        for name, (width_in, width_out) in sizes.items():
+            layer = nn.Linear(width_in, width_out)
+            rng = derive_rng(seed, role=name)
+            # He's variance 2/fan-in keeps the size of a row through the ReLU layers.
+            weight = rng.standard_normal((width_out, width_in)) * np.sqrt(2.0 / width_in)
+            layer.weight.data.copy_(torch.from_numpy(weight))
+            layer.bias.data.zero_()
+            setattr(self, name, layer)
+
+    def encode(self, first: torch.Tensor) -> torch.Tensor:
+        """The code y (n, m) of rows whose product with the first matrix is `first` (n, h)."""
+        return torch.relu(self.second(torch.relu(first + self.first.bias)))
+
+    def decode(self, y: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.fourth(torch.relu(self.third(y))))
+
+    def forward(self, first: torch.Tensor) -> torch.Tensor:
+        return self.decode(self.encode(first))
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        X = batch.dense()
+        return (self(X @ self.first.weight.t()) - X).square().sum(1).mean()
+
+
+class DeepAE(TrainedEncoder):
+    """Learn a code with a four-layer autoencoder, two ReLU layers each way: the paper's nonlinear baseline.
+
+    It has no `components_`: its code is not linear, so that neither ℓ1 decoding nor certificates apply, and
+    `inverse_transform` uses its own decoding layers.
+
+    Parameters
+    ----------
+    n_components : int
+        The width m of the code.
+    n_hidden : int or sequence of int
+        The width of the first and third layers; of several, the one that validates best is kept.
+    batch_size, learning_rate, max_epochs, validation_interval, patience, min_improvement, clip_norm,
+    validation_fraction, normalize, device, matmul_precision, checkpoint, random_state :
+        As in `L1AE`.
+
+    Attributes
+    ----------
+    n_hidden_ : int
+        The width that was kept.
+    weights_ : dict
+        Matrix and offset of each layer.
+    tried_ : dict
+        The best validation loss of each width.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.eye(8)[np.arange(40) % 8]
+    >>> enc = DeepAE(n_components=3, n_hidden=6, max_epochs=20, random_state=0, device="cpu").fit(X)
+    >>> enc.inverse_transform(enc.transform(X)).shape
+    (40, 8)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_hidden: int | Sequence[int] = (64, 256, 1024),
+        batch_size: int = 128,
+        learning_rate: float = 0.01,
+        max_epochs: int = 20_000,
+        validation_interval: int = 10,
+        patience: int = 5,
+        min_improvement: float = 0.0,
+        clip_norm: float | None = None,
+        validation_fraction: float = 0.2,
+        normalize: bool = True,
+        device: str = "auto",
+        matmul_precision: str = "highest",
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_hidden = n_hidden
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.validation_interval = validation_interval
+        self.patience = patience
+        self.min_improvement = min_improvement
+        self.clip_norm = clip_norm
+        self.validation_fraction = validation_fraction
+        self.normalize = normalize
+        self.device = device
+        self.matmul_precision = matmul_precision
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+
+    def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None) -> None:
+        widths = [self.n_hidden] if isinstance(self.n_hidden, (int, np.integer)) else list(self.n_hidden)
+        widths = [check_count(width, "n_hidden") for width in widths]
+        if not widths:
+            raise ValueError("n_hidden is empty: pass at least one width.")
+        seed = derive_seed(self._seed(), role="network")
+        self.n_hidden_, network, _ = self._train(
+            lambda width: DeepNetwork(X.shape[1], m, n_hidden=width, seed=seed),
+            X,
+            X_valid,
+            callback,
+            variants=widths,
+            name="n_hidden",
+        )
+        self.weights_ = {k: v.detach().cpu().double().numpy().copy() for k, v in network.state_dict().items()}
+
+    def _encode(self, X: sp.csr_array) -> FloatArray:
+        first, second = self._layers("first", "second")
+        hidden = np.maximum(X @ first[0].T + first[1], 0.0)
+        return np.maximum(hidden @ second[0].T + second[1], 0.0)
+
+    def decoder(self) -> BaseDecoder:
+        """The two decoding layers."""
+        check_is_fitted(self)
+        return FeedForwardDecoder(self._layers("third", "fourth"))
+
+    @property
+    def decoder_(self) -> BaseDecoder:
+        """The same, under the name that the other autoencoders use."""
+        return self.decoder()
+
+    def _layers(self, *names: str) -> list[tuple[FloatArray, FloatArray]]:
+        return [(self.weights_[f"{name}.weight"], self.weights_[f"{name}.bias"]) for name in names]
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.weights_["second.bias"])
