@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from sparselens.persist import _write_beside
+from sparselens._files import written_whole
 from sparselens.recovery import CheckpointError
 
 FORMAT = "sparselens training checkpoint"
@@ -86,8 +86,9 @@ class Checkpoint:
             "sha256": sha256,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write_beside(self.folder / name, content)
-        _write_beside(self.folder / _STATE, (json.dumps(state, indent=1) + "\n").encode())
+        for file, data in ((name, content), (_STATE, (json.dumps(state, indent=1) + "\n").encode())):
+            with written_whole(self.folder / file) as draft:
+                draft.write_bytes(data)
         for old in self.folder.glob("state-*.safetensors"):
             if old.name != name:
                 with contextlib.suppress(OSError):
