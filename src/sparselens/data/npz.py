@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tokenize
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,8 @@ from sparselens.data._locate import existing_file, readable
 from sparselens.recovery import CorruptFileError
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+# What numpy raises for a header that is not one: it is a Python literal.
+_BAD_HEADER = (ValueError, KeyError, TypeError, SyntaxError, OverflowError, EOFError, tokenize.TokenError)
 _BOMB_BYTES, _BOMB_RATIO = 1 << 30, 500
 _EMPTY_ROWS = 10_000_000  # rows that a file may declare without any entry in them
 _DENSE_AT_ONCE = 1 << 22
@@ -47,12 +50,9 @@ def read_npy(path: str | os.PathLike[str]) -> sp.csr_array:
     """Read a dense two-dimensional array of `numpy.save` as CSR, some rows at a time."""
     path = existing_file(path)
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        array = np.lib.format.open_memmap(path, mode="r")  # refuses object arrays
+    except (*_BAD_HEADER, OSError) as error:
         raise CorruptFileError(f"{path} is not a readable .npy array ({error}).") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise CorruptFileError(f"{path} holds a zip archive, not an .npy array: name it .npz.")
     if array.ndim != 2:
         raise CorruptFileError(f"{path} holds an array with {array.ndim} dimension(s): a matrix was expected.")
     return csr_of_dense(_real(array, "the array", path))
@@ -84,7 +84,7 @@ def _read_array(stream: IO[bytes], size: int, where: str) -> np.ndarray:
     try:
         version = np.lib.format.read_magic(stream)
         shape, fortran_order, dtype = _HEADERS[version](stream)
-    except (ValueError, KeyError) as error:
+    except _BAD_HEADER as error:
         raise CorruptFileError(f"{where} has no readable header ({error}).") from None
     if dtype.hasobject:
         raise CorruptFileError(f"{where} holds Python objects (a pickle), which are never loaded: store numbers.")
