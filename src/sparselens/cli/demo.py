@@ -112,6 +112,9 @@ def _print_table(result: DemoResult, rows: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from sparselens.experiments.demo import fewest_measurements
+
+    fewest = fewest_measurements(result.rows)
     header, body = _table(result)
     table = Table(title=f"Synthetic1, {rows} test rows: recovered exactly (RMSE)")
     for i, name in enumerate(header):
@@ -119,6 +122,9 @@ def _print_table(result: DemoResult, rows: int) -> None:
     for line in body:
         table.add_row(*line)
     Console(width=max(100, 14 * len(header))).print(table)
+    most = max(row["m"] for row in result.rows)
+    needed = ", ".join(f"{label} {m or f'above {most}'}" for label, m in fewest.items())
+    typer.echo(f"Measurements for 99% of the rows: {needed}.")
     certified = sum(row["certified"] * row["n_rows"] for row in result.rows)
     total = sum(row["n_rows"] for row in result.rows)
     typer.echo(f"{round(certified):,} of {total:,} answers certified optimal by an independent check.")

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from sparselens.data import load_dataset
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.encoders.base import LinearEncoder
@@ -97,11 +95,3 @@ def fewest_measurements(rows: Sequence[dict[str, Any]], target: float = 0.99) ->
         good = [m for i, (m, _) in enumerate(mine) if all(exact >= target for _, exact in mine[i:])]
         out[label] = min(good) if good else None
     return out
-
-
-def as_array(pairs: Sequence[tuple[int, float]], d: int) -> np.ndarray:
-    """A dense vector from its nonzeros."""
-    x = np.zeros(d)
-    for j, value in pairs:
-        x[j] = value
-    return x
