@@ -24,6 +24,9 @@ _PUBLIC = {
     "L1Decoder": "sparselens.decoders.l1",
     "LinearDecoder": "sparselens.decoders.linear",
     "UnrolledDecoder": "sparselens.decoders.unrolled",
+    "CoSaMPDecoder": "sparselens.decoders.cosamp",
+    "NNLSDecoder": "sparselens.decoders.nnls",
+    "OMPDecoder": "sparselens.decoders.omp",
     # results
     "Recovery": "sparselens.recovery",
     "Status": "sparselens.recovery",
