@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from sparselens.decoders.cosamp import CoSaMPDecoder
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.decoders.linear import LinearDecoder
+from sparselens.decoders.nnls import NNLSDecoder
+from sparselens.decoders.omp import OMPDecoder
 from sparselens.decoders.unrolled import UnrolledDecoder
 from sparselens.encoders.autoencoders import DeepAE, SimpleAE
 from sparselens.encoders.l1ae import ISTAAE, L1AE
 from sparselens.encoders.random import GaussianEncoder, PartialFourierEncoder
 from sparselens.encoders.spectral import LBCSEncoder, PCAEncoder
+from sparselens.sparsity import BlockSparse, OneHot, Sparse
 
 # The problem of the decoder contract: rows of D columns with K nonzeros, M measurements. A decoder that needs a
 # model of the data (groups, blocks) is listed with one of D columns.
@@ -70,6 +74,12 @@ ESTIMATING_DECODERS = {
     "linear-pinv": lambda: LinearDecoder("pinv"),
     "unrolled-subgradient": lambda: UnrolledDecoder(n_steps=5),
     "unrolled-ista": lambda: UnrolledDecoder(algorithm="ista", n_steps=5),
+    "cosamp-sparse": lambda: CoSaMPDecoder(Sparse(K)),
+    "cosamp-blocks-signed": lambda: CoSaMPDecoder(BlockSparse(2, 5), positive=False),
+    "cosamp-one-hot": lambda: CoSaMPDecoder(OneHot((7, 3, 20))),
+    "nnls": lambda: NNLSDecoder(),
+    "omp": lambda: OMPDecoder(K),
+    "omp-signed": lambda: OMPDecoder(tol=1e-6, positive=False),
 }
 DECODERS = EXACT_DECODERS | ESTIMATING_DECODERS
 

@@ -6,6 +6,9 @@ shortened by Givens rotations. With `positive` a step ends with a nonnegative fi
 the support may also shrink.
 """
 
+# mypy: disable-error-code="no-untyped-def"
+# (numba infers the types of the compiled functions)
+
 from __future__ import annotations
 
 import math
@@ -73,7 +76,7 @@ def active_set(
 @numba.njit(cache=True)
 def _advance(
     live, E, columns, Y, R, L, support, values, counts, steps, refused, state, positive, residual_tol, gradient_tol
-):  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
+):  # pragma: no cover (compiled)
     """One step of every live row."""
     most = support.shape[1]
     for q in range(len(live)):
@@ -103,7 +106,7 @@ def _advance(
 
 
 @numba.njit(cache=True)
-def _best(e, refused, positive):  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
+def _best(e, refused, positive):  # pragma: no cover (compiled)
     """The column with the largest correlation (in absolute value where signed) that is not refused, or −1."""
     best, place = 0.0, -1
     for j in range(len(e)):
@@ -114,7 +117,7 @@ def _best(e, refused, positive):  # type: ignore[no-untyped-def]  # pragma: no c
 
 
 @numba.njit(cache=True)
-def _append(L, k, support, columns, j):  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
+def _append(L, k, support, columns, j):  # pragma: no cover (compiled)
     """Extend the Cholesky factor by column j; False where it depends on the support."""
     rest = 1.0
     for a in range(k):
@@ -131,7 +134,7 @@ def _append(L, k, support, columns, j):  # type: ignore[no-untyped-def]  # pragm
 
 
 @numba.njit(cache=True)
-def _remove(L, k, p):  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
+def _remove(L, k, p):  # pragma: no cover (compiled)
     """Take row p out of the Cholesky factor of k rows and make it triangular again by Givens rotations."""
     for a in range(p, k - 1):
         for b in range(a + 2):
@@ -146,7 +149,7 @@ def _remove(L, k, p):  # type: ignore[no-untyped-def]  # pragma: no cover (compi
 
 
 @numba.njit(cache=True)
-def _solve(i, columns, Y, L, support, counts, out):  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
+def _solve(i, columns, Y, L, support, counts, out):  # pragma: no cover (compiled)
     """Least squares on the support with one step of refinement, which removes the rounding of normal equations."""
     k, m = counts[i], Y.shape[1]
     rest = Y[i].copy()
@@ -170,9 +173,7 @@ def _solve(i, columns, Y, L, support, counts, out):  # type: ignore[no-untyped-d
 
 
 @numba.njit(cache=True)
-def _nonnegative_fit(
-    i, columns, Y, L, support, values, counts, refused, new
-):  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
+def _nonnegative_fit(i, columns, Y, L, support, values, counts, refused, new):  # pragma: no cover (compiled)
     """Go towards the least squares fit; columns that reach zero on the way leave the support."""
     fit = np.zeros(support.shape[1])
     first = True
@@ -209,7 +210,7 @@ def _nonnegative_fit(
 
 
 @numba.njit(cache=True)
-def _residual(i, columns, Y, support, values, counts, R):  # type: ignore[no-untyped-def]  # pragma: no cover (compiled)
+def _residual(i, columns, Y, support, values, counts, R):  # pragma: no cover (compiled)
     R[i] = Y[i]
     for a in range(counts[i]):
         column = columns[support[i, a]]

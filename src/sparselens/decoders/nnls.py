@@ -29,9 +29,9 @@ class NNLSDecoder(BaseDecoder):
 
     Examples
     --------
-    >>> rec = NNLSDecoder().bind([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]).decode([[1.0, 3.0], [-1.0, 2.0]])
+    >>> rec = NNLSDecoder().bind([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]).decode([[2.0, 2.0], [-1.0, 2.0]])
     >>> rec.x.toarray().round(12)
-    array([[0., 2., 1.],
+    array([[0., 0., 2.],
            [0., 2., 0.]])
     >>> rec.residual.round(3)
     array([0.   , 0.447])

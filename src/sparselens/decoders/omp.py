@@ -34,9 +34,7 @@ class OMPDecoder(BaseDecoder):
     array([[0., 0., 2.]])
     """
 
-    def __init__(
-        self, n_nonzero_coefs: int | None = None, *, tol: float | None = None, positive: bool = True
-    ) -> None:
+    def __init__(self, n_nonzero_coefs: int | None = None, *, tol: float | None = None, positive: bool = True) -> None:
         self.n_nonzero_coefs = n_nonzero_coefs
         self.tol = tol
         self.positive = positive
