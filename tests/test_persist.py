@@ -314,7 +314,9 @@ def test_a_schema_that_never_existed(model, schema):
 @pytest.mark.parametrize("name", ["Pickle", "os.system", "sparselens.encoders.random.GaussianEncoder", None, "", ["a"]])
 def test_an_unknown_class(model, name):
     rewrite(model, **{"class": name})
-    with pytest.raises(CorruptFileError, match=r"a model of the unknown class .*: this version knows .*GaussianEncoder"):
+    with pytest.raises(
+        CorruptFileError, match=r"a model of the unknown class .*: this version knows .*GaussianEncoder"
+    ):
         load(model)
 
 
