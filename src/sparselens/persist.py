@@ -123,7 +123,7 @@ def save(model: Any, folder: str | os.PathLike[str], *, metrics: Mapping[str, An
         known = ", ".join(sorted(CLASSES))
         raise TypeError(f"{type(model).__module__}.{name} cannot be saved: the classes that can be are {known}.")
     scalars = model._fitted_scalars()
-    if not scalars:
+    if not getattr(model, "__sklearn_is_fitted__", lambda: bool(scalars))():
         raise ValueError(f"this {name} is not fitted yet: call fit before save.")
     params, param_arrays, unsaved = _split_params(model.get_params(deep=False))
     arrays = {f"fitted:{key}": value for key, value in model._fitted_arrays().items()}
@@ -142,8 +142,9 @@ def save(model: Any, folder: str | os.PathLike[str], *, metrics: Mapping[str, An
     replaced = _arrays_file_of(target)
     manifest["arrays"] = _write_arrays(target, arrays)
     manifest["sha256"] = _checksum(manifest)
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     with written_whole(target / _MANIFEST) as draft:
-        draft.write_text(json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
     if replaced is not None and replaced != manifest["arrays"]["file"]:
         (target / replaced).unlink(missing_ok=True)
     return target

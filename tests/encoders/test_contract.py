@@ -260,6 +260,17 @@ def test_an_unfitted_encoder_says_so(case, X):
             act()
 
 
+def test_a_fit_that_fails_leaves_an_unfitted_encoder(case, X, tmp_path):
+    enc = case.make(M_ROWS, 0).fit(X)
+    enc.set_params(n_components=13)
+    with pytest.raises(ValueError, match="n_components=13 exceeds"):
+        enc.fit(X)
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        enc.transform(X)
+    with pytest.raises(ValueError, match="is not fitted yet: call fit before save"):
+        enc.save(tmp_path / "model")
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_no_number_is_refused_with_its_row(case, fitted, X, bad):
     damaged = X.copy()

@@ -80,7 +80,7 @@ class UnrolledDecoder(BaseDecoder):
         import torch
 
         with torch.no_grad():
-            X = self._network_(torch.from_numpy(Y)).numpy()
+            X = self._network_(torch.tensor(Y)).numpy()  # a copy: Y may be read-only
         return self._estimate(Y, X, n_steps=self.n_steps)
 
 

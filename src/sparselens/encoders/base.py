@@ -49,13 +49,14 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         callback : callable, optional
             Told about the progress of a long fit; encoders without a loop never call it.
         """
+        self.__dict__.pop("training_data_", None)  # a fit that fails leaves an encoder that is not fitted
         X = self._check(X, reset=True)
         if X_valid is not None:
             X_valid = check_rows(X_valid, name="X_valid", nonnegative=self._nonnegative, n_features=self.n_features_in_)
         m = check_n_components(self.n_components, self.n_features_in_)
         self.positive_ = bool(X.nnz == 0 or X.data.min() >= 0)
-        self.training_data_ = {"n_rows": X.shape[0], "n_columns": X.shape[1], "sha256": rows_checksum(X)}
         self._fit(X, X_valid, m, callback)
+        self.training_data_ = {"n_rows": X.shape[0], "n_columns": X.shape[1], "sha256": rows_checksum(X)}
         return self
 
     def transform(self, X: Any) -> FloatArray:
@@ -83,6 +84,9 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def _encode(self, X: sp.csr_array) -> FloatArray:
         """Measure canonical CSR rows."""
         raise NotImplementedError
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "training_data_")  # the last thing that fit sets
 
     def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
         """scikit-learn's bookkeeping of names and column counts between our checks."""
