@@ -65,6 +65,8 @@ ENCODERS: dict[str, EncoderCase] = {
 
 # Decoders that solve the ℓ1 problem and prove it.
 EXACT_DECODERS = {
+    "l1-pos-path": lambda: L1Decoder(positive=True, method="path"),
+    "l1-signed-path": lambda: L1Decoder(positive=False, method="path"),
     "l1-pos-highs": lambda: L1Decoder(positive=True, method="highs"),
     "l1-signed-highs": lambda: L1Decoder(positive=False, method="highs"),
 }

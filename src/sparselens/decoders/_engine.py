@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,3 +37,16 @@ class Engine(Protocol):
     def solve(self, Y: FloatArray) -> Candidates:
         """Solve for rows of unit norm."""
         ...
+
+
+class WhenNeeded:
+    """An engine that is made when the first row comes to it: a fallback that no row needs costs nothing."""
+
+    def __init__(self, make: Callable[..., Engine], *arguments: Any) -> None:
+        self.make, self.arguments = make, arguments
+        self.engine: Engine | None = None
+
+    def solve(self, Y: FloatArray) -> Candidates:
+        if self.engine is None:
+            self.engine = self.make(*self.arguments)
+        return self.engine.solve(Y)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from sparselens._validation import FloatArray, check_choice
 from sparselens.certificate import Verifier
-from sparselens.decoders._engine import Engine
+from sparselens.decoders._engine import Engine, WhenNeeded
 from sparselens.decoders.base import BaseDecoder
 from sparselens.recovery import ConditionWarning, Recovery, Status
 
@@ -25,8 +25,12 @@ class L1Decoder(BaseDecoder):
     ----------
     positive : bool, default=True
         Whether x ≥ 0 is asked for.
-    method : "auto" or "highs"
-        The solver. Whatever it is, a row counts as certified only after `sparselens.certificate` has checked it.
+    method : "auto", "path" or "highs"
+        The solver: the compiled LASSO path ("auto" and "path"), or one HiGHS linear program a row. Rows that the path
+        does not prove are solved by HiGHS. Whatever solves a row, it counts as certified only after
+        `sparselens.certificate` has checked it.
+    device : str, optional
+        A torch device such as "cuda": follow the paths of all rows at once on it.
 
     Examples
     --------
@@ -37,13 +41,14 @@ class L1Decoder(BaseDecoder):
     1 row: 1 certified (1 unique).
     """
 
-    def __init__(self, positive: bool = True, *, method: str = "auto") -> None:
+    def __init__(self, positive: bool = True, *, method: str = "auto", device: str | None = None) -> None:
         self.positive = positive
         self.method = method
+        self.device = device
 
     def _prepare(self) -> None:
         check_choice(self.positive, "positive", (True, False))
-        check_choice(self.method, "method", ("auto", "highs"))
+        check_choice(self.method, "method", ("auto", "path", "highs"))
         self._verifier_ = Verifier(self.A_, positive=self.positive)
         values = np.linalg.svd(self.A_, compute_uv=False)
         values = values[values > 1e-12 * values[0]] if values[0] > 0 else values
@@ -58,9 +63,12 @@ class L1Decoder(BaseDecoder):
 
     def _make_engines(self) -> list[Engine]:
         """The solvers to try, in this order, on the rows that are not certified yet."""
-        from sparselens.decoders._highs import HighsEngine
-
-        return [HighsEngine(self.A_, positive=self.positive)]
+        highs = WhenNeeded(_highs, self.A_, self.positive)
+        if self.method == "highs":
+            return [highs]
+        if self.device is not None:
+            return [_torch_path(self.A_, self.positive, self.device), highs]
+        return [_gram_path(self.A_, self.positive), highs]
 
     def _decode_block(self, Y: FloatArray) -> Recovery:
         size = np.linalg.norm(Y, axis=1)
@@ -115,3 +123,21 @@ def _replace_rows(old: Recovery, rows: np.ndarray, new: Recovery) -> Recovery:
     order = np.arange(len(old))
     order[rows] = len(old) + np.arange(len(rows))
     return both[order]
+
+
+def _highs(A: FloatArray, positive: bool) -> Engine:
+    from sparselens.decoders._highs import HighsEngine
+
+    return HighsEngine(A, positive=positive)
+
+
+def _gram_path(A: FloatArray, positive: bool) -> Engine:
+    from sparselens.decoders._path_gram import GramPathEngine
+
+    return GramPathEngine(A, positive=positive)
+
+
+def _torch_path(A: FloatArray, positive: bool, device: str) -> Engine:
+    from sparselens.decoders._path_torch import TorchPathEngine
+
+    return TorchPathEngine(A, positive=positive, device=device)
