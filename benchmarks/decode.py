@@ -16,15 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
-import platform
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -212,24 +208,6 @@ def _errors(found: Any, truth: Any) -> np.ndarray:
     return row_errors(truth, sp.csr_array(found))
 
 
-def _facts() -> dict[str, Any]:
-    """Where and with what the run was made."""
-    from sparselens import __version__
-
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE)
-    cpuinfo = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    model = next(
-        (line.split(":", 1)[1].strip() for line in cpuinfo.splitlines() if line.startswith("model name")),
-        platform.processor(),
-    )
-    return {
-        "version": __version__,
-        "commit": commit.stdout.strip(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "hardware": f"{model}, {os.cpu_count()} cores",
-    }
-
-
 def print_table(results: list[dict[str, Any]]) -> None:
     head = ("case", "solver", "rows", "ms/row", "ratio", "1e-10", "1e-6", "certified", "peak MB")
     lines = [
@@ -258,6 +236,7 @@ def print_table(results: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
+    from facts import facts
     from peers import PEERS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -270,7 +249,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "decode.jsonl")
     arguments = parser.parse_args()
     solvers = [name for name in PEERS if name in arguments.solvers]
-    facts, results = _facts(), []
+    where, results = facts(), []
     for case in cases(arguments.cases.split(","), arguments.seed):
         for result in run_case(
             case, solvers, turns=arguments.turns, budget=arguments.budget, threads=arguments.threads
@@ -278,7 +257,7 @@ def main() -> None:
             results.append(result)
             arguments.out.parent.mkdir(parents=True, exist_ok=True)
             with arguments.out.open("a") as file:
-                file.write(json.dumps(result | facts) + "\n")
+                file.write(json.dumps(result | where) + "\n")
         print(f"done: {case.name}", file=sys.stderr)
     print_table(results)
 

@@ -1,0 +1,149 @@
+"""Write the measured tables into the README and the docs, from the stored rows and from nothing else.
+
+    python benchmarks/tables.py            # rewrite the parts between <!-- table: NAME --> and <!-- end -->
+    python benchmarks/tables.py --check    # exit with 1 where a file does not say what the stored rows say
+
+Of several runs of one case the last stored one counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+_PART = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def stored(name: str, *keys: str) -> list[dict[str, Any]]:
+    """The rows of a results file; of rows that agree in `keys` the last one."""
+    path = RESULTS / f"{name}.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()] if path.exists() else []
+    latest = {tuple(row.get(key) for key in keys): row for row in rows}
+    return list(latest.values())
+
+
+def markdown(header: list[str], lines: list[list[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *lines]) + "\n"
+
+
+def decode_ratios() -> str:
+    """Every case and solver: ms a row, the ratio to ours, and how exact the answers are."""
+    rows = [row for row in stored("decode", "case", "solver", "threads") if not _is_growth(row)]
+    lines = [
+        [
+            row["case"],
+            str(row["threads"]),
+            row["solver"],
+            *(
+                [row["reason"].removeprefix("RuntimeError: ").removeprefix("UnavailableError: "), "", "", "", ""]
+                if "reason" in row
+                else [
+                    _milliseconds(row["ms_per_row"]),
+                    "1" if row["solver"] == "sparselens" else f"{row['ratio']:.3g}",
+                    f"{row['exact_1e10']:.3f} / {row['exact_1e6']:.3f}",
+                    f"{row['certified']:.3f}",
+                    f"{row['peak_mb']:,}",
+                ]
+            ),
+        ]
+        for row in rows
+    ]
+    header = ["case", "threads", "solver", "ms a row", "times ours", "exact 1e-10 / 1e-6", "certified", "peak MB"]
+    return markdown(header, lines)
+
+
+def decode_short() -> str:
+    """One line a case, one thread: how many times longer the others take."""
+    rows = [row for row in stored("decode", "case", "solver", "threads") if not _is_growth(row) and row["threads"] == 1]
+    shown = {
+        "scipy HiGHS": "scipy HiGHS",
+        "highspy, slack basis": "highspy",
+        "Gurobi, rebuilt": "Gurobi (a model a row)",
+        "Gurobi, leanest": "Gurobi (leanest)",
+    }
+    lines = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        mine = {row["solver"]: row for row in rows if row["case"] == case}
+        if "sparselens" not in mine or "ms_per_row" not in mine["sparselens"]:
+            continue
+        ratios = [f"{mine[s]['ratio']:.0f}x" if s in mine and "ratio" in mine[s] else "–" for s in shown]
+        lines.append([case, _milliseconds(mine["sparselens"]["ms_per_row"]), *ratios])
+    return markdown(["decoding, one thread", "sparselens, ms a row", *shown.values()], lines)
+
+
+def decode_growth() -> str:
+    """How time grows with d, m and n."""
+    rows = [row for row in stored("decode", "case", "solver", "threads") if _is_growth(row) and "reason" not in row]
+    lines = [
+        [row["case"], row["solver"], _milliseconds(row["ms_per_row"]), f"{row['ratio']:.3g}", f"{row['peak_mb']:,}"]
+        for row in rows
+    ]
+    return markdown(["case", "solver", "ms a row", "times ours", "peak MB"], lines)
+
+
+def decode_gpu() -> str:
+    """Whole test sets on a GPU."""
+    lines = [
+        [
+            f"{row['data']}, m={row['m']}",
+            row["hardware"],
+            f"{row['n']:,}",
+            f"{row['seconds']['bind']:.1f}",
+            f"{row['seconds']['decode']:.1f}",
+            f"{row['exact_1e10']:.3f} / {row['exact_1e6']:.3f}",
+            f"{row['certified']:.4f}",
+        ]
+        for row in stored("decode_gpu", "data", "m", "hardware")
+    ]
+    header = ["case", "device", "rows", "bind (s)", "decode and verify (s)", "exact 1e-10 / 1e-6", "certified"]
+    return markdown(header, lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "decode": decode_ratios,
+    "decode-short": decode_short,
+    "decode-growth": decode_growth,
+    "decode-gpu": decode_gpu,
+}
+
+
+def _is_growth(row: dict[str, Any]) -> bool:
+    return row["case"].startswith("10 nonzeros")
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.3f}" if value < 1 else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def render(text: str) -> str:
+    """The text with every table written anew."""
+    return _PART.sub(lambda part: part[1] + TABLES[part[2]]() + part[3], text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = []
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        new = render(old)
+        if new != old:
+            stale.append(page.name)
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    print(("stale: " if check else "written: ") + (", ".join(stale) or "nothing"))
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
