@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +42,8 @@ class Fit(Task):
         self.name = "fit"
 
     def batches(self, order, bounds, generator):
-        self.seen.append([order[a:b].tolist() for a, b in zip(bounds, bounds[1:], strict=False)])
-        for a, b in zip(bounds, bounds[1:], strict=False):
+        self.seen.append([order[a:b].tolist() for a, b in pairwise(bounds)])
+        for a, b in pairwise(bounds):
             yield self.table[order[a:b]] + self.noise * torch.randn(b - a, 3, generator=generator)
 
     def loss(self, batch):
@@ -75,7 +76,7 @@ def test_every_epoch_visits_every_row_once_and_keeps_the_last_partial_batch():
     task = Fit(n_rows=10)
     train(task, Settings(batch_size=4, max_epochs=3))
     assert [[len(batch) for batch in epoch] for epoch in task.seen] == [[4, 4, 2]] * 3
-    assert all(sorted(sum(epoch, [])) == list(range(10)) for epoch in task.seen)
+    assert all(sorted(chain(*epoch)) == list(range(10)) for epoch in task.seen)
     assert task.seen[0] != task.seen[1]
 
 
@@ -194,14 +195,14 @@ def test_l1ae_says_what_to_do_where_the_paper_s_parameters_diverge():
 # ---- checkpoints --------------------------------------------------------------------------------------------
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
 def kill_at(epoch: int):
     def callback(event: Event) -> None:
         if event.epoch == epoch:
-            raise Killed
+            raise KilledError
 
     return callback
 
@@ -213,7 +214,7 @@ def test_a_training_killed_and_resumed_ends_with_the_same_bits(tmp_path, optimiz
     for task in (whole, first, second):
         task.noise = 0.1  # the task's own random numbers are resumed too
     expected = train(whole, settings)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         train(first, settings, callback=kill_at(7), checkpoint=Checkpoint(tmp_path, seconds=0))
     resumed = train(second, settings, checkpoint=Checkpoint(tmp_path, seconds=0))
     assert len(second.seen) == 3  # epochs 7, 8 and 9: the checkpoint was written after epoch 6
@@ -226,7 +227,7 @@ def test_an_encoder_killed_and_resumed_is_the_same_encoder(tmp_path, monkeypatch
     X = sparse_rows(60, 30, 3, seed=0)
     settings = {"n_steps": 3, "max_epochs": 8, "validation_interval": 1, "batch_size": 16, "random_state": 0}
     expected = L1AE(5, **settings, device="cpu").fit(X)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         L1AE(5, **settings, device="cpu", checkpoint=tmp_path).fit(X, callback=kill_at(5))
     resumed = L1AE(5, **settings, device="cpu", checkpoint=tmp_path).fit(X)
     np.testing.assert_array_equal(resumed.components_, expected.components_)
@@ -255,7 +256,7 @@ def test_a_checkpoint_is_safetensors_and_json_and_keeps_one_state(tmp_path):
 
 def test_a_checkpoint_is_written_no_more_often_than_asked(tmp_path):
     task = Fit()
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         train(
             task,
             Settings(validation_interval=1),
@@ -365,7 +366,7 @@ def test_the_shares_of_a_team_cover_every_batch_once():
     parts = [Team(rank, 3).share(order, 5) for rank in range(3)]
     for i, expected in enumerate([5, 5, 1]):
         rows = [local[bounds[i] : bounds[i + 1]].tolist() for local, bounds, _ in parts]
-        assert len(sum(rows, [])) == len(set(sum(rows, []))) == expected
+        assert len(list(chain(*rows))) == len(set(chain(*rows))) == expected
         assert sum(shares[i] for _, _, shares in parts) == pytest.approx(1.0)
 
 

@@ -25,13 +25,15 @@ from sparselens.unroll import UnrolledNetwork, truncated_normal
 
 
 class Reconstruction(Task):
-    """Train a network to give its input back: the mean of ‖x̂ − x‖² over rows, by plain SGD.
+    """Train a network to give its input back: the mean of ‖x̂ − x‖² over rows.
 
     Parameters
     ----------
-    module : network with ``loss(batch)``, ``reconstruct(batch)`` or a matrix A and a forward pass
+    module : network with ``loss(batch)`` and a forward pass that begins after `first_matrix`
     X, X_valid : SparseRows
     learning_rate : float
+    method : class
+        The optimiser.
     orthogonality_penalty : float
         λ in the additional term ``λ‖I − AAᵀ‖_F²``.
     """
@@ -46,6 +48,7 @@ class Reconstruction(Task):
         *,
         learning_rate: float,
         batch_size: int,
+        method: type[torch.optim.Optimizer] = torch.optim.SGD,
         orthogonality_penalty: float = 0.0,
         identity: dict[str, Any] | None = None,
         remedies: str | None = None,
@@ -53,7 +56,7 @@ class Reconstruction(Task):
         self.module = module.to(X.device)
         self.X, self.X_valid, self.n_rows = X, X_valid, X.n_rows
         self.learning_rate = check_positive_float(learning_rate, "learning_rate")
-        self.batch_size = batch_size
+        self.batch_size, self.method = batch_size, method
         self.orthogonality_penalty = check_positive_float(
             orthogonality_penalty, "orthogonality_penalty", allow_zero=True
         )
@@ -78,7 +81,7 @@ class Reconstruction(Task):
         return float(total) / self.X_valid.n_rows
 
     def optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.module.parameters(), lr=self.learning_rate)
+        return self.method(self.module.parameters(), lr=self.learning_rate)
 
     def fingerprint(self) -> dict[str, Any]:
         return self._identity
@@ -97,6 +100,7 @@ class TrainedEncoder(BaseEncoder):
     """
 
     _nonnegative = True
+    _method: type[torch.optim.Optimizer] = torch.optim.SGD  # plain SGD, as in the paper
 
     batch_size: int
     learning_rate: float
@@ -157,6 +161,7 @@ class TrainedEncoder(BaseEncoder):
                 held_out,
                 learning_rate=self.learning_rate,
                 batch_size=settings.batch_size,
+                method=self._method,
                 orthogonality_penalty=getattr(self, "orthogonality_penalty", 0.0),
                 identity=identity | ({name: variant} if name else {}),
                 remedies=self._remedies(variant),
@@ -298,6 +303,10 @@ class DeepNetwork(nn.Module):
             rng = derive_rng(seed, role=name)
             # He's variance 2/fan-in keeps the size of a row through the ReLU layers.
             weight = rng.standard_normal((width_out, width_in)) * np.sqrt(2.0 / width_in)
+            if name in ("second", "fourth"):
+                # Nonnegative, so that no unit of the code and no column of the output starts dead: a column that is
+                # negative for every row never learns. Divided again, because such sums do not cancel.
+                weight = np.abs(weight) / np.sqrt(width_in)
             layer.weight.data.copy_(torch.from_numpy(weight))
             layer.bias.data.zero_()
             setattr(self, name, layer)
@@ -321,7 +330,8 @@ class DeepAE(TrainedEncoder):
     """Learn a code with a four-layer autoencoder, two ReLU layers each way: the paper's nonlinear baseline.
 
     It has no `components_`: its code is not linear, so that neither ℓ1 decoding nor certificates apply, and
-    `inverse_transform` uses its own decoding layers.
+    `inverse_transform` uses its own decoding layers. The paper does not say how it is trained; Adam is our choice,
+    because under plain SGD the ReLU of the code dies.
 
     Parameters
     ----------
@@ -351,13 +361,15 @@ class DeepAE(TrainedEncoder):
     (40, 8)
     """
 
+    _method = torch.optim.Adam
+
     def __init__(
         self,
         n_components: int = 2,
         *,
         n_hidden: int | Sequence[int] = (64, 256, 1024),
         batch_size: int = 128,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.001,
         max_epochs: int = 20_000,
         validation_interval: int = 10,
         patience: int = 5,
