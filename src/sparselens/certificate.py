@@ -6,6 +6,10 @@ objectives proves that x is optimal (weak duality). It is the only solution wher
 ``E = {j : |a_jᵀu| ≥ 1 − 1e-7}`` are linearly independent: every solution lives on E, by complementary slackness.
 A vector r with ``Aᵀr ≤ 0`` (signed: ``Aᵀr = 0``) and ``yᵀr > 0`` proves that no solution exists (Farkas).
 
+Whoever encodes knows x, and can build a certificate without a solver: with the support S and the signs s of x,
+``u = A_S(A_SᵀA_S)⁻¹s`` is the shortest u with ``A_Sᵀu = s``. Where it is below 1 off the support by some slack, x will
+come back; where it is not, nothing is known (`minimum_norm_dual`).
+
 Nothing here is shared with a solver, and no solver imports its helpers from here.
 """
 
@@ -34,6 +38,7 @@ FARKAS_DUAL_TOL = 1e-10  # max(a_jᵀr / ‖a_j‖) for ‖r‖ = 1
 FARKAS_GAIN = 1e-7  # yᵀr / ‖y‖ for ‖r‖ = 1: a thousand times the error that the line above allows
 RANK_TOL = 1e-10  # smallest / largest singular value of A_E (unit columns)
 
+_WELL = 1e-4  # the same for a certificate that is built: a worse A_S could not give x back to 1e-10
 _CELLS = 2**22  # entries of a block of U A held at once (32 MB)
 
 
@@ -86,6 +91,69 @@ def verify(A: Any, Y: Any, X: Any, U: Any, *, positive: bool = True) -> Certific
     if not len(Y) == len(U) == X.shape[0]:
         raise ValueError(f"Y, X and U must have equally many rows, got {len(Y)}, {X.shape[0]} and {len(U)}.")
     return Verifier(A, positive=positive).optimal(Y, X, U)
+
+
+def minimum_norm_dual(A: FloatArray, X: sp.csr_array, *, positive: bool = True) -> tuple[FloatArray, FloatArray]:
+    """The shortest u with ``A_Sᵀu = sign(x_S)`` for each row, and by how much it proves that x comes back.
+
+    Parameters
+    ----------
+    A : float64 array of shape (m, d)
+    X : csr_array of shape (n, d)
+        Canonical rows; only their supports and signs matter.
+    positive : bool
+
+    Returns
+    -------
+    U : float64 array of shape (n, m)
+        NaN where the columns of a support are dependent, or so nearly that 1e-10 could not be promised.
+    slack : float64 array of shape (n,)
+        ``1 − max_{j∉S} a_jᵀu`` (signed: of ``|a_jᵀu|``); above 0 the row is the only solution. −∞ where u is NaN.
+
+    Examples
+    --------
+    >>> U, slack = minimum_norm_dual(np.array([[1.0, 0.0, 0.4], [0.0, 1.0, 0.4]]), sp.csr_array([[2.0, 3.0, 0.0]]))
+    >>> U, slack.round(10)
+    (array([[1., 1.]]), array([0.2]))
+    """
+    n, (m, d) = X.shape[0], A.shape
+    columns = np.ascontiguousarray(A.T)
+    counts = np.diff(X.indptr)
+    signs = np.sign(X.data)
+    U = np.full((n, m), np.nan)
+    U[counts == 0] = 0.0
+    for count in np.unique(counts[(counts > 0) & (counts <= m)]):
+        rows = np.flatnonzero(counts == count)
+        for chunk in np.array_split(rows, 1 + len(rows) * int(count) * m // _CELLS):
+            places = X.indptr[chunk][:, None] + np.arange(count)
+            U[chunk] = _shortest(columns[X.indices[places]], signs[places])
+    slack = np.full(n, -np.inf)
+    for block in _blocks(np.flatnonzero(np.isfinite(U).all(axis=1)), d):
+        P = U[block] @ A
+        if not positive:
+            np.abs(P, out=P)
+        place = np.repeat(np.arange(len(block)), counts[block])
+        inside = np.concatenate([X.indices[X.indptr[i] : X.indptr[i + 1]] for i in block]) if len(block) else place
+        P[place, inside] = -np.inf
+        slack[block] = 1.0 - P.max(axis=1)
+    return U, slack
+
+
+def _shortest(B: FloatArray, s: FloatArray) -> FloatArray:
+    """u = Bᵀ(BBᵀ)⁻¹s for a stack (b, k, m) of k rows each; NaN where they are nearly dependent."""
+    norms = np.linalg.norm(B, axis=2)
+    alive = (norms > 0).all(axis=1)
+    norms = np.where(norms > 0, norms, 1.0)
+    B = B / norms[:, :, None]
+    good = alive & _independent_rows(B, _WELL)
+    out = np.full((len(B), B.shape[2]), np.nan)
+    if good.any():
+        B, target = B[good], (s / norms)[good][:, :, None]
+        gram = B @ B.transpose(0, 2, 1)
+        w = np.linalg.solve(gram, target)
+        w += np.linalg.solve(gram, target - gram @ w)
+        out[good] = (w.transpose(0, 2, 1) @ B)[:, 0]
+    return out
 
 
 class Verifier:
@@ -158,8 +226,8 @@ class Verifier:
         return out
 
 
-def _independent_rows(B: FloatArray) -> np.ndarray:
-    """For a stack (b, k, m) of k unit rows each: whether they are linearly independent."""
+def _independent_rows(B: FloatArray, tol: float = RANK_TOL) -> np.ndarray:
+    """For a stack (b, k, m) of k unit rows each: whether they are linearly independent (tol: at most 1e-4)."""
     gram = B @ B.transpose(0, 2, 1)
     floor = 1e-8  # a Cholesky factor of BBᵀ − 1e-8 I proves that every singular value is at least 1e-4
     k = gram.shape[1]
@@ -168,7 +236,7 @@ def _independent_rows(B: FloatArray) -> np.ndarray:
         return np.ones(len(B), dtype=bool)
     except np.linalg.LinAlgError:
         values = np.linalg.svd(B, compute_uv=False)
-        return values[:, -1] > RANK_TOL * values[:, 0]
+        return values[:, -1] > tol * values[:, 0]
 
 
 def _relative(value: FloatArray, scale: FloatArray) -> FloatArray:

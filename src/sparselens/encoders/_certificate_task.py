@@ -1,0 +1,189 @@
+"""Certificate training on the one loop: batches of supports, the certificate's loss, validation by the exact decoder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from sparselens._certificate_loss import Supports, certificate_loss
+from sparselens._validation import FloatArray, unit_rows
+from sparselens.certificate import minimum_norm_dual
+from sparselens.encoders._supports import SupportSampler, padded_parts
+from sparselens.metrics import EXACT
+from sparselens.train import Task
+
+_AT_ONCE = 8  # batches whose supports are drawn together: numpy's calls cost as much as their work
+_SURE = 1e-3  # a certificate with this slack needs no linear program to say that a row comes back
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What certificate training is free to choose."""
+
+    loss: str = "hinge"
+    margin: float = 0.3
+    swap: float = 0.1
+    uniform: float = 0.5
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How the validation rows come back: `errors` of rows of unit norm; `total` is what is minimised."""
+
+    errors: FloatArray
+
+    @property
+    def exact(self) -> float:
+        return float(np.mean(self.errors <= EXACT))
+
+    @property
+    def rmse(self) -> float:
+        return float(np.sqrt(np.mean(self.errors**2)))
+
+    @property
+    def total(self) -> float:
+        """The part of the rows that is lost plus the RMSE; 0 when every row comes back."""
+        return (1.0 - self.exact) + (self.rmse if self.exact < 1.0 else 0.0)
+
+
+class Judge:
+    """Decodes validation rows with the exact decoder.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n, d)
+        Validation rows.
+    positive : bool
+    device : torch device
+        Where to decode.
+    n_sample : int
+        Rows that every score takes; where all of them come back, the score goes on to all rows.
+    """
+
+    def __init__(self, X: sp.csr_array, *, positive: bool, device: torch.device, n_sample: int) -> None:
+        self.X, self.positive, self.device = unit_rows(X), positive, device
+        self.n_sample = min(n_sample, X.shape[0])
+
+    def __call__(self, A: FloatArray) -> Score:
+        errors = self._errors(A, self.X[: self.n_sample])
+        if (errors <= EXACT).all() and self.n_sample < self.X.shape[0]:
+            errors = np.concatenate([errors, self._errors(A, self.X[self.n_sample :])])
+        return Score(errors)
+
+    def _errors(self, A: FloatArray, X: sp.csr_array) -> FloatArray:
+        """‖x̂ − x‖ of each row: 0 where the minimum-norm certificate is sure, by decoding elsewhere."""
+        errors = np.zeros(X.shape[0])
+        unsure = np.flatnonzero(minimum_norm_dual(A, X, positive=self.positive)[1] < _SURE)
+        if len(unsure):
+            errors[unsure] = decode_errors(A, X[unsure], positive=self.positive, device=self.device)
+        return errors
+
+
+def decode_errors(A: FloatArray, X: sp.csr_array, *, positive: bool, device: torch.device) -> FloatArray:
+    """‖x̂ − x‖ of each row, x̂ decoded from Ax."""
+    from sparselens.decoders._path_torch import TorchPathEngine
+
+    Y = np.ascontiguousarray(X @ np.ascontiguousarray(A.T))
+    size = np.linalg.norm(Y, axis=1)
+    live = np.flatnonzero(size > 0)
+    errors = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    if len(live):
+        engine = TorchPathEngine(A, positive=positive, device=device, compile=False)
+        found = engine.solve(Y[live] / size[live, None]).x
+        difference = sp.csr_array(found.multiply(size[live, None])) - X[live]
+        errors[live] = np.sqrt(np.asarray(difference.multiply(difference).sum(axis=1)).ravel())
+    return errors
+
+
+class Columns(nn.Module):
+    """The measurement matrix as a parameter, column by column: `columns` has shape (d, m)."""
+
+    def __init__(self, A: FloatArray, device: torch.device) -> None:
+        super().__init__()
+        self.columns = nn.Parameter(torch.tensor(A.T, dtype=torch.float32, device=device).contiguous())
+
+    def matrix(self) -> FloatArray:
+        return self.columns.detach().t().cpu().double().numpy()
+
+
+class CertificateTask(Task):
+    """Train the columns of A on the certificate's loss of supports that `sampler` draws.
+
+    An epoch of the loop is a stretch of `n_rows` supports between two validations, whatever the number of rows.
+    """
+
+    remedies = "lower learning_rate"
+
+    def __init__(
+        self,
+        module: Columns,
+        sampler: SupportSampler,
+        judge: Judge,
+        recipe: Recipe,
+        *,
+        n_rows: int,
+        learning_rate: float,
+        positive: bool,
+        max_length: int,
+    ) -> None:
+        self.module, self.sampler, self.judge, self.recipe = module, sampler, judge, recipe
+        self.n_rows, self.learning_rate, self.positive, self.max_length = n_rows, learning_rate, positive, max_length
+        self.scores: list[Score] = []
+
+    def batches(self, order: torch.Tensor, bounds: list[int], generator: torch.Generator) -> Iterable[list[Supports]]:
+        turn = torch.randperm(self.sampler.n, generator=generator).numpy()
+        seed = int(torch.randint(2**31, (1,), generator=generator))
+        rng = np.random.default_rng([seed, int(order[0]) if len(order) else 0])  # other draws in every process
+        rows = turn[order.numpy() % self.sampler.n]
+        for lo in range(0, len(bounds) - 1, _AT_ONCE):
+            cuts = bounds[lo : lo + _AT_ONCE + 1]
+            together = rows[cuts[0] : cuts[-1]]
+            indptr, columns, signs = self.sampler(together, rng, swap=self.recipe.swap, uniform=self.recipe.uniform)
+            for a, b in pairwise(cut - cuts[0] for cut in cuts):
+                yield self._on_device(indptr[a : b + 1], columns, signs, together[a:b])
+
+    def loss(self, batch: list[Supports]) -> torch.Tensor:
+        return certificate_loss(
+            self.module.columns, batch, margin=self.recipe.margin, loss=self.recipe.loss, positive=self.positive
+        )
+
+    def validate(self) -> float:
+        self.scores.append(self.judge(self.module.matrix()))
+        return self.scores[-1].total
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.module.parameters(), lr=self.learning_rate, fused=True)
+
+    def rate(self, progress: float) -> float:
+        """Up within the first tenth, then down to nothing along a cosine."""
+        if progress < 0.1:
+            return 0.04 + 0.96 * (0.5 - 0.5 * math.cos(math.pi * progress / 0.1))
+        return 0.5 + 0.5 * math.cos(math.pi * (progress - 0.1) / 0.9) + 1e-4
+
+    def _on_device(
+        self, indptr: np.ndarray, columns: np.ndarray, signs: np.ndarray, rows: np.ndarray
+    ) -> list[Supports]:
+        device = self.module.columns.device
+        max_parts = 4 if device.type == "cpu" or self.max_length > 64 else 1  # a launch costs more than some padding
+        parts, _ = padded_parts(indptr, columns, signs, max_length=self.max_length, max_parts=max_parts)
+        if not parts:  # exchanged units have made every support too long: take them as they are
+            plain = self.sampler(rows, np.random.default_rng(0), swap=0.0, uniform=0.0)
+            parts, _ = padded_parts(*plain, max_length=self.max_length, max_parts=max_parts)
+        return [Supports(_to(torch.from_numpy(c), device), _to(torch.from_numpy(s), device)) for c, s in parts]
+
+
+def _to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if device.type != "cuda":
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True)
