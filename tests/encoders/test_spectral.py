@@ -175,3 +175,14 @@ def test_it_keeps_more_energy_than_the_average_row():
         enc = LBCSEncoder(5, basis=basis, random_state=1).fit(X)
         A = enc.components_ / np.linalg.norm(enc.components_, axis=1, keepdims=True)
         assert ((X @ A.T) ** 2).sum() / 5 > (X.data**2).sum() / 60
+
+
+def test_rows_that_pca_does_not_see_measure_exactly_zero():
+    # two blocks that never meet: the first principal directions live on the one with more rows
+    rng = np.random.default_rng(0)
+    X = np.zeros((60, 20))
+    X[:50, :10] = rng.random((50, 10)) + 1.0
+    X[50:, 10:] = rng.random((10, 10)) * 1e-3
+    Y = PCAEncoder(n_components=3).fit(X).transform(X)
+    assert np.all(Y[50:] == 0.0)
+    assert np.all(np.linalg.norm(Y[:50], axis=1) > 0.1)

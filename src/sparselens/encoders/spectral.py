@@ -17,6 +17,7 @@ Progress = Callable[[int, int], None]  # called with (done, total)
 
 # Rows of the Gaussian basis that share a seed. Part of what a seed means: another value gives other matrices.
 _BASIS_BLOCK = 128
+_NOISE = 1e-10  # of a vector's largest entry
 _CELLS = 2**22  # entries of a dense block of rows held at once (32 MB)
 
 
@@ -37,6 +38,8 @@ def principal_directions(X: sp.csr_array, m: int) -> tuple[FloatArray, FloatArra
     else:  # ARPACK would need as many Lanczos vectors as there are: take the smaller side's Gram matrix whole
         values, vectors = _directions_from_gram(X, m)
     pivots = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=1)[:, None], axis=1)
+    # Entries at rounding level are zeros: kept, they would turn rows that PCA does not see into measurements of noise.
+    vectors = np.where(np.abs(vectors) > _NOISE * np.abs(pivots), vectors, 0.0)
     return vectors * np.where(pivots < 0, -1.0, 1.0), values
 
 

@@ -10,18 +10,26 @@ from typing import Any
 from sparselens.data import load_dataset
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.encoders.base import LinearEncoder
+from sparselens.encoders.certificate import CertificateEncoder
+from sparselens.encoders.l1ae import L1AE
 from sparselens.encoders.random import GaussianEncoder
 from sparselens.encoders.spectral import LBCSEncoder, PCAEncoder
 from sparselens.metrics import recovery_report
 
 Progress = Callable[[int, int, str], None]  # called with (cells done, cells in all, what comes next)
 
-# Label -> (factory of an encoder with m measurements, the m it is shown at).
 MEASUREMENTS = (10, 20, 30, 40, 50, 60, 70)
+DEMO_EPOCHS = 30  # of ℓ1-AE: the paper trains for hundreds
+# Label -> (factory of an encoder with m measurements and a seed, the m it is shown at).
 ENCODERS: dict[str, tuple[Callable[[int, int], LinearEncoder], tuple[int, ...]]] = {
+    "Certificate": (lambda m, seed: CertificateEncoder(m, random_state=seed), MEASUREMENTS),
+    "ℓ1-AE": (
+        lambda m, seed: L1AE.preset("synthetic1", n_components=m, max_epochs=DEMO_EPOCHS, random_state=seed),
+        (10, 20, 30),
+    ),
+    "LBCS": (lambda m, seed: LBCSEncoder(m, random_state=seed), MEASUREMENTS),
     "Gaussian": (lambda m, seed: GaussianEncoder(m, random_state=seed), MEASUREMENTS),
     "PCA": (lambda m, seed: PCAEncoder(m), MEASUREMENTS),
-    "LBCS": (lambda m, seed: LBCSEncoder(m, random_state=seed), MEASUREMENTS),
 }
 EXAMPLE_M = 20
 
