@@ -1,0 +1,672 @@
+"""The steps of the exact ℓ1 path, compiled: look at all columns, judge, go back or follow the path a little further.
+
+A row is a small machine. Its driver multiplies the vector z of the row with all columns in single precision and hands
+the result to `turn`, until `turn` says how the path ended. Two things make it quick:
+
+* of the d columns only a working set W takes part in the events between two looks. A column outside W that has
+  overtaken λ unseen sends the row back to the last breakpoint where it had not, and joins W.
+* correlations, and with them the choice of the next column, are in single precision, and confirmed in double for the
+  chosen one. Values, λ and M are in double. A small error in another correlation only bends the path a little: what
+  counts is the support at its end, where x and u are polished in double precision and every column that single
+  precision cannot judge is computed in double.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sparselens.decoders._path_common import (
+    BIG,
+    GAVE_UP,
+    NO_SOLUTION,
+    SOLVED,
+    UNDERWAY,
+    add_columns,
+    column_dot,
+    column_dots,
+    combine_rows,
+    compiled,
+    join,
+    leave,
+    norm,
+    residual,
+)
+
+MOST_EVENTS = 32  # events between two looks at all columns, at most
+_NEVER = np.float32(1e30)
+_FLAT = np.float32(1e-6)  # a correlation that falls as fast as λ, to single precision, never reaches it
+_SINGLE = np.float32(1e-6)  # error of a product in single precision, relative to the norms of its factors
+_LAST_STEP = 1e-4  # columns that seem to reach λ only that close to 0 are not looked at, unless the end proves wrong
+_ROUNDING = 1e-7  # an event that close to λ = 0 is the end of the path
+_DEPENDENT = 1e-11  # 1 − g of a column whose correlation stays at λ, to double precision
+_REACHED = 1e-9  # ‖Ax − y‖ / ‖y‖ up to which the end of the path counts as a solution
+_MOST_ENDS = 20  # ends of the path that turn out to be none, before the row is left to another solver
+_FRESH = 1 / 16  # look again when λ has fallen to this part, because errors are relative to the λ of the last look
+
+# The places in Row.n: size of the support, width of W, events to the next look, events since the last look (or the
+# breakpoint that the row returned to), steps in all, columns in V, ends that were none, what the last look was for.
+SIZE, WIDTH, EVENTS, DONE, STEPS, OVERLOOKED, ENDS, MODE = range(8)
+LAM, LAST_STEP, LIMIT = range(3)  # the places in Row.f: λ, last step, what Aᵀu may be at the end (1, or 0: no solution)
+BEGIN, CHECK, RETURNED, ENDED = range(4)  # what the last look was for
+
+
+class Problem(NamedTuple):
+    """What all rows share. An array that is not used has one entry."""
+
+    A: np.ndarray  # (d, m) columns on which the path is followed
+    A32: np.ndarray  # (d, m) the same in single precision, where there is no Gram matrix
+    G: np.ndarray  # (d, d) Gram matrix, where it is used
+    G32: np.ndarray  # (d, d) the same in single precision
+    norms: np.ndarray  # (d,) float32 norms of the columns
+    true: np.ndarray  # (d, m') columns of the matrix itself: A, or what A was whitened from
+    whitening: np.ndarray  # (m, m') T with A = T · true, where the matrix is whitened
+    signed: bool
+    has_gram: bool
+    whitened: bool
+    target: int  # columns of W outside the support
+    first_events: int  # events before the first look
+    most: int  # the largest support: min(m, d)
+    max_steps: int
+
+
+class Row(NamedTuple):
+    """The state of one row, and scratch that rows may share (K = room for the support, m padded)."""
+
+    n: np.ndarray  # (8,) counts, see above
+    f: np.ndarray  # (3,) numbers, see above
+    y: np.ndarray  # (m,) measurements, of norm 1
+    true_y: np.ndarray  # (m',) the same before whitening
+    M: np.ndarray  # (K, K) inverse Gram matrix of the support
+    S: np.ndarray  # (K,) columns of the support
+    sign: np.ndarray  # (K,) the sign with which each came in
+    x: np.ndarray  # (K,) their values
+    w: np.ndarray  # (K,) direction of x
+    r: np.ndarray  # (m,) residual
+    u: np.ndarray  # (m,) dual vector, or the proof that there is no solution
+    true_u: np.ndarray  # (m',) the same for the matrix itself
+    z: np.ndarray  # (m,) float32, what the next look multiplies with all columns
+    W: np.ndarray  # (width,) columns of the working set
+    V: np.ndarray  # columns that sent the row back, kept in W until the path is past them
+    past_k: np.ndarray  # (q+1,) the breakpoints since the last look: size of the support,
+    past_lam: np.ndarray  # (q+1,) λ,
+    past_support: np.ndarray  # (q+1, K) support,
+    past_sign: np.ndarray  # (q+1, K) signs,
+    past_x: np.ndarray  # (q+1, K) and values
+    # scratch
+    past_r: np.ndarray  # (q+1, m)
+    at: np.ndarray  # (K,) where the support stands in W
+    w32: np.ndarray  # (K,)
+    move: np.ndarray  # (m,) A_S w
+    move32: np.ndarray  # (m,)
+    H: np.ndarray  # (K, width) float32, H[a, i] = a_{S[a]}ᵀ a_{W[i]}, where there is a Gram matrix
+    c: np.ndarray  # (width,) float32 correlations of W with the residual
+    g: np.ndarray  # (width,) float32, how fast they fall
+    ratio: np.ndarray  # (width,) float32, when they reach λ
+    closed: np.ndarray  # (width,) float32, what is added to ratio: 0, or _NEVER for columns that may not join
+    rejected: np.ndarray  # (width,) places of columns that depend on the support
+    b: np.ndarray  # (K,)
+    v: np.ndarray  # (K,)
+    true_r: np.ndarray  # (m',)
+    mark: np.ndarray  # (d,) all zero between uses
+
+
+# ---- judging a look at all columns -----------------------------------------------------------------------------------
+
+
+@compiled
+def _level(p, target):
+    """A value that about `target` entries reach (up to one and a half times as many), found by bisection."""
+    d = len(p)
+    low, high = p[0], p[0]
+    for j in range(d):
+        low = min(low, p[j])
+        high = max(high, p[j])
+    if target >= d:
+        return low
+    for _ in range(24):
+        level = np.float32(0.5) * (low + high)
+        count = 0
+        for j in range(d):
+            count += 1 if p[j] >= level else 0
+        if count < target:
+            high = level
+        elif count > target + target // 2:
+            low = level
+        else:
+            return level
+    return low  # many equal values: take them, as far as there is room
+
+
+@compiled
+def _overlooked(problem, row, p):
+    """Add to V the columns that exceed the limit; returns how many V holds then, or −1 where it is full.
+
+    Underway these are columns outside W; at the end all columns outside the support, judged in double precision.
+    """
+    norms, mark, V, W, S = problem.norms, row.mark, row.V, row.W, row.S
+    start, ended = row.n[OVERLOOKED], row.n[MODE] == ENDED
+    limit = row.f[LIMIT] if ended else 1.0
+    n_known = row.n[SIZE] if ended else row.n[WIDTH]
+    known = S if ended else W
+    for i in range(n_known):
+        mark[known[i]] = 1
+    for i in range(0 if ended else start):
+        mark[V[i]] = 1
+    length = np.float32(0.0)
+    for i in range(len(row.z)):
+        length += row.z[i] * row.z[i]
+    band = _SINGLE * np.sqrt(length)
+    if ended:
+        band = -band
+    bound = np.float32(limit)
+    found = 0
+    for j in range(len(p)):
+        found += 1 if p[j] > bound + band * norms[j] and mark[j] == 0 else 0
+    if found > len(V) - start:  # the worst will do: the next look finds the others
+        bound = max(bound, _level(p, (len(V) - start) // 2))
+    end = start
+    for j in range(len(p)):
+        if p[j] > bound + band * norms[j] and mark[j] == 0 and end < len(V):
+            V[end] = j
+            end += 1
+    for i in range(n_known):
+        mark[known[i]] = 0
+    for i in range(0 if ended else start):
+        mark[V[i]] = 0
+    if start == len(V) and found > 0:
+        return -1
+    if not ended:
+        return end
+    kept = start
+    for i in range(start, end):
+        value = column_dot(problem.A, V[i], row.u)
+        if (abs(value) if problem.signed else value) > limit + 1e-10 * (norms[V[i]] if limit == 0.0 else 1.0):
+            V[kept] = V[i]
+            kept += 1
+    return kept
+
+
+@compiled
+def _stock(problem, row, p):
+    """Make W of the support, the columns in V and those with the largest correlations."""
+    W, S, V, at, H, closed, mark = row.W, row.S, row.V, row.at, row.H, row.closed, row.mark
+    k = row.n[SIZE]
+    level = _level(p, problem.target)
+    for a in range(k):
+        W[a], at[a], closed[a] = S[a], a, _NEVER
+        mark[S[a]] = 1
+    width = k
+    for i in range(row.n[OVERLOOKED]):
+        if mark[V[i]] == 0 and width < len(W):
+            W[width] = V[i]
+            mark[V[i]] = 1
+            width += 1
+    n_marked = width
+    for j in range(len(p)):
+        if p[j] >= level and mark[j] == 0 and width < len(W):
+            W[width] = j
+            width += 1
+    for i in range(n_marked):
+        mark[W[i]] = 0
+    for i in range(k, width):
+        closed[i] = np.float32(0.0)
+    column_dots(problem.A, W, width, row.r, row.c)  # in double: near the end r/λ is long, and p too coarse
+    if problem.has_gram:
+        G32 = problem.G32
+        for a in range(k):
+            j = S[a]
+            for i in range(width):
+                H[a, i] = G32[j, W[i]]
+    row.n[WIDTH] = width
+
+
+# ---- following the path ----------------------------------------------------------------------------------------------
+
+
+@compiled
+def _rates(problem, row, k, width):
+    """How fast the correlations of W fall with λ: ``g = A_Wᵀ A_S w``."""
+    w32 = row.w32
+    if problem.has_gram:
+        for a in range(k):
+            w32[a] = row.w[a]
+        combine_rows(row.H, w32, k, width, row.g)
+        return
+    move, move32 = row.move, row.move32
+    for i in range(len(move)):
+        move[i] = 0.0
+    add_columns(problem.A, row.S, k, row.w, 1.0, move)
+    for i in range(len(move)):
+        move32[i] = move[i]
+    column_dots(problem.A32, row.W, width, move32, row.g)
+
+
+@compiled
+def _products(problem, S, k, j, b):
+    """``b = A_Sᵀ a_j``"""
+    if problem.has_gram:
+        G = problem.G
+        for a in range(k):
+            b[a] = G[j, S[a]]
+    else:
+        column_dots(problem.A, S, k, problem.A[j], b)
+
+
+@compiled
+def _confirm(problem, row, k, lam, j):
+    """In double precision: how far λ falls until column j joins, its sign, and how fast its correlation falls."""
+    if problem.has_gram:
+        b, x, w = row.b, row.x, row.w
+        _products(problem, row.S, k, j, b)
+        value, rate = column_dot(problem.A, j, row.y), 0.0
+        for a in range(k):
+            value -= b[a] * x[a]
+            rate += b[a] * w[a]
+    else:
+        value, rate = column_dot(problem.A, j, row.r), column_dot(problem.A, j, row.move)
+    step, sign = (lam - value) / (1.0 - rate) if 1.0 - rate > _DEPENDENT else BIG, 1.0
+    if problem.signed and 1.0 + rate > _DEPENDENT and (lam + value) / (1.0 + rate) < step:
+        step, sign = (lam + value) / (1.0 + rate), -1.0
+    return max(step, 0.0), sign, rate
+
+
+@compiled
+def _next_join(problem, row, k, lam, width):
+    """The first column of W to reach λ: how far λ falls until then, its place in W, its sign and its rate.
+
+    Single precision proposes a column and double precision confirms it, until the first one is a confirmed one.
+    """
+    c, g, ratio, closed = row.c, row.g, row.ratio, row.closed
+    one, lam32 = np.float32(1.0), np.float32(lam)
+    if problem.signed:
+        for i in range(width):
+            up, down = one - g[i], one + g[i]
+            rise = (lam32 - c[i]) / up if up > _FLAT else _NEVER
+            fall = (lam32 + c[i]) / down if down > _FLAT else _NEVER
+            ratio[i] = min(rise, fall) + closed[i]
+    else:
+        for i in range(width):
+            up = one - g[i]
+            ratio[i] = (lam32 - c[i]) / up + closed[i] if up > _FLAT else _NEVER
+    enough = lam * (1.0 - row.f[LAST_STEP])
+    confirmed, step, sign, rate = -1, BIG, 1.0, 0.0
+    for _ in range(width):
+        first, place = _NEVER, -1
+        for i in range(width):
+            if ratio[i] < first:
+                first, place = ratio[i], i
+        if first >= enough:
+            return BIG, -1, 1.0, 0.0
+        if place == confirmed:
+            break
+        step, sign, rate = _confirm(problem, row, k, lam, row.W[place])
+        ratio[place] = np.float32(step) if step < lam * (1.0 - _ROUNDING) else _NEVER
+        confirmed = place
+    return step, confirmed, sign, rate
+
+
+@compiled
+def _next_drop(x, w, sign, k):
+    """The first value of the support to reach zero: how far λ falls until then, and its position."""
+    step, position = BIG, -1
+    for a in range(k):
+        if w[a] * sign[a] < 0.0:
+            t = -x[a] / w[a]
+            if t < step:
+                step, position = t, a
+    return max(step, 0.0), position
+
+
+@compiled
+def _remember(row, t, k, lam):
+    """Keep breakpoint t."""
+    row.past_k[t] = k
+    row.past_lam[t] = lam
+    S, sign, x = row.S, row.sign, row.x
+    past_support, past_sign, past_x = row.past_support, row.past_sign, row.past_x
+    for a in range(k):
+        past_support[t, a] = S[a]
+        past_sign[t, a] = sign[a]
+        past_x[t, a] = x[a]
+
+
+@compiled
+def _advance(problem, row):
+    """Follow the path on W for some events; True where λ reaches 0."""
+    M, H, W, S, at, sign, x, w = row.M, row.H, row.W, row.S, row.at, row.sign, row.x, row.w
+    c, g, b, v, r, move, closed, rejected = row.c, row.g, row.b, row.v, row.r, row.move, row.closed, row.rejected
+    G, G32 = problem.G, problem.G32
+    has_gram = problem.has_gram
+    zero = np.float32(0.0)
+    k, width, lam = row.n[SIZE], row.n[WIDTH], row.f[LAM]
+    banned = -1  # a column that has just left may not come back at once
+    n_rejected = 0
+    stale = _FRESH * lam
+    _remember(row, 0, k, lam)
+    event, ended = 0, False
+    while event < row.n[EVENTS] and k > 0 and lam >= stale:
+        _rates(problem, row, k, width)
+        until_join, place, new_sign, rate = BIG, -1, 1.0, 0.0
+        if k < problem.most:  # `most` columns span all that A reaches: r = λu falls evenly and nothing can join
+            until_join, place, new_sign, rate = _next_join(problem, row, k, lam, width)
+        until_drop, position = _next_drop(x, w, sign, k)
+        step = min(until_join, until_drop)
+        ended = step >= lam * (1.0 - _ROUNDING)
+        if ended:
+            step = lam
+        for a in range(k):
+            x[a] += step * w[a]
+        if ended:
+            break
+        lam -= step
+        step32 = np.float32(step)
+        for i in range(width):
+            c[i] -= step32 * g[i]
+        if not has_gram:
+            for i in range(len(r)):
+                r[i] -= step * move[i]
+        if banned >= 0:
+            closed[banned] = zero
+            banned = -1
+        if until_drop <= until_join:
+            banned = at[position]
+            c[banned] = np.float32(lam * sign[position])
+            for i in range(n_rejected):  # they depended on the support, which now changes
+                closed[rejected[i]] = zero
+            n_rejected = 0
+            closed[banned] = _NEVER
+            leave(M, w, k, position, v)
+            k -= 1
+            if position != k:
+                S[position], at[position], sign[position], x[position] = S[k], at[k], sign[k], x[k]
+                for i in range(width if has_gram else 0):
+                    H[position, i] = H[k, i]
+        else:
+            j = W[place]
+            closed[place] = _NEVER
+            if not has_gram:
+                _products(problem, S, k, j, b)
+            square = G[j, j] if has_gram else column_dot(problem.A, j, problem.A[j])
+            if join(M, w, k, b, square, rate, new_sign, v):
+                S[k], at[k], sign[k], x[k] = j, place, new_sign, 0.0
+                for i in range(width if has_gram else 0):
+                    H[k, i] = G32[j, W[i]]
+                k += 1
+            else:
+                rejected[n_rejected] = place
+                n_rejected += 1
+        event += 1
+        _remember(row, event, k, lam)
+    row.n[SIZE], row.n[DONE] = k, event
+    row.n[STEPS] += event + (1 if ended else 0)
+    row.f[LAM] = lam
+    return ended
+
+
+# ---- going back ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _last_valid(problem, row, n_events, start):
+    """The last breakpoint at which no column of V, from `start` on, had passed λ."""
+    V, past_lam, past_r = row.V, row.past_lam, row.past_r
+    for t in range(n_events + 1):
+        residual(problem.A, row.past_support[t], row.past_k[t], row.past_x[t], row.y, past_r[t])
+    first_bad = n_events + 1
+    for i in range(start, row.n[OVERLOOKED]):
+        for t in range(first_bad):
+            value = column_dot(problem.A, V[i], past_r[t])
+            if (abs(value) if problem.signed else value) > past_lam[t] * (1.0 + 1e-6):
+                first_bad = t
+                break
+    return max(first_bad - 1, 0)
+
+
+@compiled
+def _return_to(problem, row, t):
+    """Bring the support, its values and M back to breakpoint t by undoing what differs."""
+    M, S, sign, x, w, b, v, mark = row.M, row.S, row.sign, row.x, row.w, row.b, row.v, row.mark
+    past_support, past_k, k = row.past_support, row.past_k[t], row.n[SIZE]
+    for a in range(past_k):
+        mark[past_support[t, a]] = a + 1
+    for a in range(k - 1, -1, -1):
+        if mark[S[a]] == 0:
+            leave(M, w, k, a, v)
+            k -= 1
+            S[a] = S[k]
+    for a in range(k):
+        mark[S[a]] = -mark[S[a]]
+    for past in range(past_k):
+        j = past_support[t, past]
+        if mark[j] > 0:
+            _products(problem, S, k, j, b)
+            join(M, w, k, b, column_dot(problem.A, j, problem.A[j]), 0.0, 0.0, v)
+            S[k] = j
+            mark[j] = -mark[j]
+            k += 1
+    for a in range(k):
+        past = -mark[S[a]] - 1
+        x[a], sign[a] = row.past_x[t, past], row.past_sign[t, past]
+        mark[S[a]] = 0
+    combine_rows(M, sign, k, k, w)
+    for i in range(len(row.r)):
+        row.r[i] = row.past_r[t, i]
+    row.n[SIZE], row.n[DONE], row.f[LAM] = k, t, row.past_lam[t]
+
+
+# ---- refinement and polish -------------------------------------------------------------------------------------------
+
+
+@compiled
+def _largest(v, k):
+    largest = 0.0
+    for a in range(k):
+        largest = max(largest, abs(v[a]))
+    return largest
+
+
+@compiled
+def _refine(problem, row, lam):
+    """Refine x towards ``A_Sᵀ(y − A_S x) = λ s``, with the residual in r."""
+    k, x, b, v = row.n[SIZE], row.x, row.b, row.v
+    for _ in range(4):
+        residual(problem.A, row.S, k, x, row.y, row.r)
+        column_dots(problem.A, row.S, k, row.r, b)
+        for a in range(k):
+            b[a] -= lam * row.sign[a]
+        combine_rows(row.M, b, k, k, v)
+        for a in range(k):
+            x[a] += v[a]
+        if _largest(v, k) <= 1e-12 * _largest(x, k):  # what is left to gain is below the rounding of r
+            break
+
+
+@compiled
+def _polish(problem, row):
+    """Refine x on the matrix itself at λ = 0, with the residual in true_r (whitened: in r); returns ‖y − Ax‖ / ‖y‖."""
+    k, x, b, v, r, true_r = row.n[SIZE], row.x, row.b, row.v, row.r, row.true_r
+    for _ in range(4):
+        residual(problem.true, row.S, k, x, row.true_y, true_r)
+        if problem.whitened:
+            for i in range(len(r)):
+                r[i] = column_dot(problem.whitening, i, true_r)
+        else:
+            for i in range(len(r)):
+                r[i] = true_r[i]
+        column_dots(problem.A, row.S, k, r, b)
+        combine_rows(row.M, b, k, k, v)
+        if _largest(v, k) <= 1e-16 * _largest(x, k):
+            break
+        for a in range(k):
+            x[a] += v[a]
+    residual(problem.true, row.S, k, x, row.true_y, true_r)
+    return norm(true_r) / norm(row.true_y)
+
+
+@compiled
+def _untransform(problem, row):
+    """``true_u = Tᵀu``: Aᵀu is the same for the whitened matrix and for the matrix itself."""
+    u, true_u = row.u, row.true_u
+    for i in range(len(true_u)):
+        true_u[i] = 0.0 if problem.whitened else u[i]
+    if problem.whitened:
+        for a in range(len(u)):
+            for i in range(len(true_u)):
+                true_u[i] += u[a] * problem.whitening[a, i]
+
+
+@compiled
+def _finish(problem, row):
+    """Polish x, and make the proof: u with ``A_Sᵀu = s``, or r with ``Aᵀr ≤ 0`` where y is not reached."""
+    k, b, v, u = row.n[SIZE], row.b, row.v, row.u
+    missing = _polish(problem, row)
+    if missing > _REACHED:
+        length, true_length = norm(row.r), norm(row.true_r)
+        row.f[LIMIT] = 0.0
+        if length > _REACHED or not problem.whitened:
+            for i in range(len(u)):
+                u[i] = row.r[i] / length
+            _untransform(problem, row)
+        else:  # y lies outside the range of the matrix, which whitening does not see
+            for i in range(len(u)):
+                u[i] = 0.0
+            for i in range(len(row.true_u)):
+                row.true_u[i] = row.true_r[i] / true_length
+        return
+    row.f[LIMIT] = 1.0
+    for i in range(len(u)):
+        u[i] = 0.0
+    for a in range(k):
+        b[a] = row.sign[a]
+    for _ in range(3):
+        combine_rows(row.M, b, k, k, v)
+        add_columns(problem.A, row.S, k, v, 1.0, u)
+        _untransform(problem, row)
+        column_dots(problem.true, row.S, k, row.true_u, b)
+        for a in range(k):
+            b[a] = row.sign[a] - b[a]
+        if _largest(b, k) <= 1e-14:
+            break
+
+
+@compiled
+def _prune(problem, row):
+    """Leave out values that are zero but for rounding, where the others reach y as well without them."""
+    S, sign, x, k = row.S, row.sign, row.x, row.n[SIZE]
+    small = 1e-6 * _largest(x, k)
+    n_small = 0
+    for a in range(k):
+        n_small += 1 if abs(x[a]) < small else 0
+    if n_small == 0:
+        return
+    before = norm(row.true_r)
+    _remember(row, 0, k, 0.0)
+    size = k
+    for a in range(k - 1, -1, -1):
+        if abs(x[a]) < small:
+            size -= 1
+            leave(row.M, row.w, size + 1, a, row.v)
+            S[a], sign[a], x[a] = S[size], sign[size], x[size]
+    row.n[SIZE] = size
+    if _polish(problem, row) <= max(1e-13, 2.0 * before / norm(row.true_y)):
+        return
+    row.n[SIZE] = k
+    for a in range(k):
+        S[a], x[a] = row.past_support[0, a], row.past_x[0, a]
+
+
+# ---- one turn of a row -----------------------------------------------------------------------------------------------
+
+
+@compiled
+def begin(problem, row):
+    """Prepare a row whose y and true_y are set for its first look."""
+    for i in range(len(row.n)):
+        row.n[i] = 0
+    row.n[EVENTS] = problem.first_events
+    row.n[MODE] = BEGIN
+    row.f[LAST_STEP] = _LAST_STEP
+    for i in range(len(row.y)):
+        row.r[i], row.u[i], row.z[i] = row.y[i], row.y[i], row.y[i]
+
+
+@compiled
+def _start(problem, row, p):
+    """Let the column with the largest correlation in; False where no column leads towards y."""
+    high = p[0]
+    for j in range(len(p)):
+        high = max(high, p[j])
+    lam = 0.0
+    for j in range(len(p)):
+        if p[j] >= high * np.float32(0.99999):
+            value = column_dot(problem.A, j, row.y)
+            if (abs(value) if problem.signed else value) > lam:
+                lam = abs(value)
+                row.S[0], row.sign[0] = j, 1.0 if value > 0.0 else -1.0
+    if lam == 0.0:  # then y itself proves that there is no solution
+        _untransform(problem, row)
+        return False
+    j = row.S[0]
+    row.M[0, 0] = 1.0 / column_dot(problem.A, j, problem.A[j])
+    row.x[0], row.w[0] = 0.0, row.M[0, 0] * row.sign[0]
+    row.n[SIZE], row.f[LAM] = 1, lam
+    return True
+
+
+@compiled
+def _look_at_residual(row):
+    scale = 1.0 / row.f[LAM]
+    for i in range(len(row.z)):
+        row.z[i] = row.r[i] * scale
+
+
+@compiled
+def turn(problem, row, p):
+    """Judge ``p = Aᵀz`` (its magnitude where signed), go back or on, and set the next z; says how the path stands."""
+    n = row.n
+    mode = n[MODE]
+    if mode == BEGIN:
+        if not _start(problem, row, p):
+            return NO_SOLUTION
+    else:
+        before = n[OVERLOOKED]
+        # where the row has returned to its last look there is nothing to judge: that look was in order
+        n[OVERLOOKED] = before if mode == RETURNED and n[DONE] == 0 else _overlooked(problem, row, p)
+        if n[OVERLOOKED] < 0:
+            return GAVE_UP
+        if n[OVERLOOKED] > before:
+            # a row that has returned finds columns that were above λ there, and below it again at the last look
+            _return_to(problem, row, _last_valid(problem, row, n[DONE] - (1 if mode == RETURNED else 0), before))
+            if mode == ENDED:
+                n[ENDS] += 1
+                row.f[LAST_STEP] *= 0.01
+            if mode != RETURNED:
+                n[EVENTS] = max(4, n[EVENTS] // 2)
+            n[MODE] = RETURNED
+            _look_at_residual(row)
+            return UNDERWAY if n[ENDS] <= _MOST_ENDS else GAVE_UP
+        if mode == ENDED:
+            if row.f[LIMIT] == 0.0:
+                return NO_SOLUTION
+            _prune(problem, row)
+            return SOLVED
+        if mode == CHECK:
+            n[OVERLOOKED] = 0
+            n[EVENTS] = min(2 * n[EVENTS], MOST_EVENTS)
+    if n[STEPS] > problem.max_steps:
+        return GAVE_UP
+    _stock(problem, row, p)
+    if _advance(problem, row):
+        _finish(problem, row)
+        n[MODE] = ENDED
+        for i in range(len(row.z)):
+            row.z[i] = row.u[i]
+    elif n[SIZE] == 0:
+        return GAVE_UP
+    else:
+        _refine(problem, row, row.f[LAM])
+        n[MODE] = CHECK
+        _look_at_residual(row)
+    return UNDERWAY
