@@ -275,7 +275,7 @@ class ISTAAE(TrainedEncoder, LinearEncoder):
         *,
         n_steps: int = 10,
         step: float = 1.0,
-        threshold: float = 0.01,
+        threshold: float = 0.0,
         final_relu: bool = True,
         batch_size: int = 128,
         learning_rate: float = 0.01,
