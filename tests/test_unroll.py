@@ -165,6 +165,29 @@ class _Autoencoder(torch.nn.Module):
         return self.net(X @ self.net.A.t())
 
 
+@pytest.mark.parametrize("norm", ["affine", "none"])
+@pytest.mark.parametrize("n_steps", [0, 3])
+def test_the_forward_pass_without_a_gradient_is_the_traced_one(n_steps, norm):
+    net, y = network(n_steps=n_steps, norm=norm, tied=False), draw(N, M, seed=5)
+    with torch.no_grad():
+        plain = net(y)
+    torch.testing.assert_close(plain, net(y).detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_the_passes_for_a_gpu_train_as_those_for_a_cpu_do(monkeypatch):
+    # what a GPU runs, on a CPU: dense batches, torch's own passes
+    net, batch = network(n_steps=3), rows()
+    expected = gradients(net, net.loss(batch))
+    monkeypatch.setattr(_closed_form, "shrink", _closed_form._shrink)
+    monkeypatch.setattr(
+        _closed_form,
+        "column_dots",
+        lambda G, S, out: out.copy_(torch.stack([_closed_form._column_dot(G, s) for s in S])),
+    )
+    for name, found in gradients(net, net.loss(DenseBatch(batch.dense()))).items():
+        torch.testing.assert_close(found, expected[name], rtol=1e-11, atol=1e-12)
+
+
 def test_dense_and_sparse_batches_give_the_same_loss_and_gradient():
     net, batch = network(n_steps=3), rows()
     dense = DenseBatch(batch.dense())
@@ -196,7 +219,7 @@ def test_the_compiled_passes_do_what_torch_does():
     torch.testing.assert_close(by_torch, by_kernel, rtol=1e-14, atol=1e-15)
     dots_torch, dots_kernel = torch.empty(3, D, dtype=torch.float64), torch.empty(3, D, dtype=torch.float64)
     for t in range(3):
-        _closed_form._column_dots(G, S[t], dots_torch[t])
+        dots_torch[t] = _closed_form._column_dot(G, S[t])
     _closed_form.column_dots(G, S, dots_kernel)
     torch.testing.assert_close(dots_torch, dots_kernel, rtol=1e-12, atol=1e-13)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -84,14 +84,7 @@ def loss_and_gradients(
     y = batch.measure(A)
     S = buffers("signs", (T, n, d), A)
     P = buffers("projections", (n, T, m), A)
-    x = torch.mm(y, B, out=buffers("iterate", (n, d), A))
-    # Block t begins with the affine map that ends block t − 1: then one pass does all that is elementwise.
-    before = torch.cat([g.new_ones(1, d), g]), torch.cat([b.new_zeros(1, d), b])
-    for t in range(T):
-        shrink(x, before[0][t], before[1][t], alpha[t], S[t])
-        torch.mm(S[t], A.t(), out=P[:, t])
-        x.addmm_(P[:, t] * alpha[t], B)
-    G = torch.addcmul(before[1][T], x, before[0][T], out=x)
+    G = iterate(y, A, B, alpha, g, b, S, P, out=buffers("iterate", (n, d), A))
     loss = batch.residual_(G, final_relu) / n
     G.mul_(2.0 / n)
 
@@ -133,13 +126,42 @@ def loss_and_gradients(
     return loss, Gradients(dA, dB, (W[:T] * differences).sum(1), W[1:] * dots, W[1:] * total)
 
 
+@torch.no_grad()
+def iterate(
+    y: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    alpha: torch.Tensor,
+    g: torch.Tensor,
+    b: torch.Tensor,
+    S: torch.Tensor | None = None,
+    P: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """x_{T+1} for measurements y (n, m); the signs are left in S (T, n, d) and the p_t in P (n, T, m), where given."""
+    n, (m, d), T = len(y), A.shape, len(alpha)
+    x = torch.mm(y, B, out=out)
+    S = x.new_empty(1, n, d).expand(T, n, d) if S is None else S
+    P = y.new_empty(n, 1, m).expand(n, T, m) if P is None else P
+    # Block t begins with the affine map that ends block t − 1: then one pass does all that is elementwise.
+    g, b = torch.cat([g.new_ones(1, d), g]), torch.cat([b.new_zeros(1, d), b])
+    for t in range(T):
+        shrink(x, g[t], b[t], alpha[t], S[t])
+        torch.mm(S[t], A.t(), out=P[:, t])
+        x.addmm_(P[:, t] * alpha[t], B)
+    return torch.addcmul(b[T], x, g[T], out=x)
+
+
 def shrink(x: torch.Tensor, g: torch.Tensor, b: torch.Tensor, alpha: torch.Tensor, s: torch.Tensor) -> None:
     """x ← g∘x + b; s ← sign(x); x ← x − αs, in place."""
     if x.device.type == "cpu":
         step = alpha.numpy()[()]
         kernels.shrink(x.numpy(), g.numpy(), b.numpy(), step, type(step)(1), s.numpy())
-    else:
+    elif s.data_ptr() % 16 == 0:
         _fused(_shrink)(x, g, b, alpha, s)
+    else:  # compiled code would copy what does not lie on 16 bytes
+        _shrink(x, g, b, alpha, s)
 
 
 def column_dots(G: torch.Tensor, S: torch.Tensor, out: torch.Tensor) -> None:
@@ -148,23 +170,24 @@ def column_dots(G: torch.Tensor, S: torch.Tensor, out: torch.Tensor) -> None:
         kernels.column_dots(G.numpy(), S.numpy(), out.numpy())
     else:
         for t in range(len(S)):
-            _fused(_column_dots)(G, S[t], out[t])
+            out[t] = _fused(_column_dot)(G, S[t])
 
 
 def _shrink(x: torch.Tensor, g: torch.Tensor, b: torch.Tensor, alpha: torch.Tensor, s: torch.Tensor) -> None:
-    x.mul_(g).add_(b)
-    torch.sign(x, out=s)
-    x.addcmul_(s, alpha, value=-1)
+    v = g * x + b
+    sign = torch.sign(v)
+    s.copy_(sign)
+    x.copy_(v - alpha * sign)
 
 
-def _column_dots(G: torch.Tensor, s: torch.Tensor, out: torch.Tensor) -> None:
-    out.copy_((G * s).sum(0))
+def _column_dot(G: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    return (G * s).sum(0)
 
 
-def _fused(function: Callable[..., None]) -> Callable[..., None]:
+def _fused(function: Callable[..., Any]) -> Callable[..., Any]:
     return _compiled(function) if COMPILE and find_spec("triton") else function
 
 
 @functools.cache
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
-    return torch.compile(function)
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=False)

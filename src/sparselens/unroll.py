@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sparselens._batches import Batch
-from sparselens._closed_form import Buffers, loss_and_gradients
+from sparselens._closed_form import Buffers, iterate, loss_and_gradients
 from sparselens._validation import check_choice, check_count, check_positive_float
 
 # TensorFlow's batch normalisation with frozen statistics (mean 0, variance 1) divides by sqrt(1 + 1e-3).
@@ -162,28 +162,32 @@ class UnrolledNetwork(nn.Module):
     def forward(self, y: torch.Tensor) -> torch.Tensor:
         """Decode measurements y (n, m) to x̂ (n, d)."""
         B = self.A if self.B is None else self.B
-        x = y @ B
-        for t in range(self.n_steps):
-            x = subgradient_step(x, self.A, self.alpha[t], B=B, nonlinearity=self.nonlinearity)
-            x = self._normalise(x, t)
+        if self._has_closed_form and not torch.is_grad_enabled():
+            x = iterate(y, self.A, B, *self._steps())
+        else:
+            x = y @ B
+            for t in range(self.n_steps):
+                x = subgradient_step(x, self.A, self.alpha[t], B=B, nonlinearity=self.nonlinearity)
+                x = self._normalise(x, t)
         return torch.relu(x) if self.final_relu else x
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """The mean over the batch of ‖x̂ − x‖², ready for ``backward``."""
-        if self.nonlinearity != "sign" or self.norm == "batch":
+        if not self._has_closed_form:
             return traced_loss(self, batch)
+        return _ClosedForm.apply(batch, self.final_relu, self._buffers_of_steps, self.A, self.B, *self._steps())
+
+    @property
+    def _has_closed_form(self) -> bool:
+        return self.nonlinearity == "sign" and self.norm != "batch"
+
+    def _steps(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """α (T,), g (T, d) and b (T, d) of the affine maps."""
         T, d = self.n_steps, self.A.shape[1]
-        plain = self.norm == "none" or not T
-        return _ClosedForm.apply(
-            batch,
-            self.final_relu,
-            self._buffers_of_steps,
-            self.A,
-            self.B,
-            self.alpha if T else self.A.new_zeros(0),
-            self.A.new_ones(T, d) if plain else self.scale * _SCALE,
-            self.A.new_zeros(T, d) if plain else self.shift,
-        )
+        alpha = self.alpha if T else self.A.new_zeros(0)
+        if self.norm == "none" or not T:
+            return alpha, self.A.new_ones(T, d), self.A.new_zeros(T, d)
+        return alpha, self.scale * _SCALE, self.shift
 
     def _normalise(self, x: torch.Tensor, t: int) -> torch.Tensor:
         if self.norm == "none":
@@ -219,7 +223,7 @@ class ISTANetwork(nn.Module):
     """
 
     def __init__(
-        self, A: torch.Tensor, *, n_steps: int = 10, step: float = 1.0, threshold: float = 0.1, final_relu: bool = True
+        self, A: torch.Tensor, *, n_steps: int = 10, step: float = 1.0, threshold: float = 0.0, final_relu: bool = True
     ) -> None:
         super().__init__()
         self.n_steps = check_count(n_steps, "n_steps")

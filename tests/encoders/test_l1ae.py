@@ -11,6 +11,7 @@ import sparselens as sl
 from helpers import gaussian, sparse_rows
 from sparselens._validation import unit_rows
 from sparselens.encoders.l1ae import ISTAAE, L1AE, PRESETS
+from sparselens.recovery import TrainingDivergedError
 from sparselens.unroll import UnrolledNetwork, truncated_normal
 
 QUICK = {"n_steps": 3, "max_epochs": 4, "validation_interval": 2, "batch_size": 32, "random_state": 0, "device": "cpu"}
@@ -222,3 +223,19 @@ def test_ista_trains_and_its_network_decodes(tmp_path):
     Y = enc.transform(X[:10])
     again = sl.load(enc.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.decoder_.decode(Y).x.toarray(), enc.decoder_.decode(Y).x.toarray())
+
+
+@pytest.mark.parametrize("remedy", [{"learning_rate": 0.001}, {"clip_norm": 1.0}])
+def test_the_remedies_for_divergence_work_where_training_diverges(remedy):
+    # one-hot rows of 15,626 columns, as in the Amazon set: at T = 10 and learning rate 0.01 the first epoch diverges
+    rng = np.random.default_rng(0)
+    groups = [7518, 4243, 128, 177, 449, 343, 2358, 67, 343]
+    starts = np.cumsum([0, *groups[:-1]])
+    columns = np.column_stack([a + rng.integers(size, size=400) for a, size in zip(starts, groups, strict=True)])
+    X = sp.csr_array((np.full(3600, 1 / 3), columns.ravel(), 9 * np.arange(401)), shape=(400, 15_626))
+    common = {"n_steps": 10, "batch_size": 32, "max_epochs": 1, "random_state": 0, "device": "cpu"}
+    with pytest.raises(TrainingDivergedError, match="training loss became"):
+        L1AE(10, **common).fit(X)
+    enc = L1AE(10, **(common | remedy)).fit(X)
+    assert np.isfinite(enc.components_).all()
+    assert enc.history_["train_loss"][0] < 2 * 15_626 / (8 * 10**2)  # where it starts

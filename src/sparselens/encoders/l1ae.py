@@ -60,7 +60,7 @@ class L1AE(TrainedEncoder, LinearEncoder):
     orthogonality_penalty : float
         λ in an additional ``λ‖I − AAᵀ‖_F²``; the paper found that it degrades the result.
     beta : float
-        Where β starts. At large d start lower, or the first steps diverge: the iterates begin near ±β/(2T).
+        Where β starts.
     batch_size, learning_rate, max_epochs : int, float, int
     validation_interval : int
         Validate every so many epochs, and after the last.
@@ -227,9 +227,9 @@ class L1AE(TrainedEncoder, LinearEncoder):
 
     def _remedies(self, variant: int) -> str:
         return (
-            f"start lower (beta, now {self.beta}), lower learning_rate (now {self.learning_rate}), clip the gradient "
-            f"(clip_norm=1.0), or unroll more steps (n_steps, now {variant}); the iterates begin near "
-            "±beta/(2·n_steps), so that the first loss grows with d/n_steps²"
+            f"lower learning_rate (now {self.learning_rate}), unroll more steps (n_steps, now {variant}; the first "
+            "loss is about d/(8·n_steps²)), or clip the gradient (clip_norm=1.0). A smaller beta does not help: the "
+            "signs then no longer alternate, and the gradient by beta grows with d"
         )
 
 
@@ -275,7 +275,7 @@ class ISTAAE(TrainedEncoder, LinearEncoder):
         *,
         n_steps: int = 10,
         step: float = 1.0,
-        threshold: float = 0.01,
+        threshold: float = 0.0,
         final_relu: bool = True,
         batch_size: int = 128,
         learning_rate: float = 0.01,
