@@ -20,6 +20,7 @@ _PUBLIC = {
     "DeepAE": "sparselens.encoders.autoencoders",
     "L1AE": "sparselens.encoders.l1ae",
     "ISTAAE": "sparselens.encoders.l1ae",
+    "CertificateEncoder": "sparselens.encoders.certificate",
     # decoders
     "L1Decoder": "sparselens.decoders.l1",
     "LinearDecoder": "sparselens.decoders.linear",

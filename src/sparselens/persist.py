@@ -40,6 +40,7 @@ CLASSES = {
     "DeepAE": "sparselens.encoders.autoencoders",
     "L1AE": "sparselens.encoders.l1ae",
     "ISTAAE": "sparselens.encoders.l1ae",
+    "CertificateEncoder": "sparselens.encoders.certificate",
 }
 
 _MANIFEST = "manifest.json"

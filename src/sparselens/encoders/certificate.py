@@ -19,17 +19,16 @@ from sparselens.encoders._supports import SupportSampler
 from sparselens.encoders.base import LinearEncoder
 from sparselens.encoders.random import gaussian_matrix
 from sparselens.metrics import EXACT
-from sparselens.train import Event, Settings, Team, choose_device, train
+from sparselens.train import Event, Settings, choose_device, train
 
 # What is tried where the user leaves the choice open, the one that won most often first. No other number of the
 # training depends on the data.
 RECIPES = (
     Recipe("hinge", 0.3, 0.1, 0.5),
     Recipe("hinge", 0.3, 0.5, 0.1),
-    Recipe("hinge", 0.5, 0.05, 1.0),
+    Recipe("hinge", 0.3, 0.05, 1.0),
     Recipe("softmax", 0.05, 0.1, 0.5),
     Recipe("log", 0.3, 0.0, 0.0),
-    Recipe("ratio", 0.5, 0.0, 0.0),
 )
 _RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _MOST_VALID = 4096  # validation rows that are ever decoded
@@ -231,7 +230,7 @@ class _Search:
         for part, n_left in _RUNGS:
             if len(live) <= n_left and part < 1.0:
                 continue
-            ended = []
+            ended: list[tuple[float, int, Recipe, FloatArray]] = []
             for recipe, A in live:
                 score, A = self._train(sampler, recipe, A, m, max(1, round(part * max_steps)), last=part == 1.0)
                 ended.append((score.total, len(ended), recipe, A))
