@@ -32,12 +32,12 @@ def demo(
 
     Example: sparselens demo --out demo
     """
+    import torch
+
     from sparselens._files import written_whole
     from sparselens.cli.progress import progress
     from sparselens.experiments.demo import run_demo
     from sparselens.experiments.plots import recovery_curve, save
-
-    import torch
 
     # The matrices are small: a second thread gains nothing, and costs a lot where the machine has other work.
     torch.set_num_threads(1)
