@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,12 +64,14 @@ class L1Decoder(BaseDecoder):
 
     def _make_engines(self) -> list[Engine]:
         """The solvers to try, in this order, on the rows that are not certified yet."""
-        highs = WhenNeeded(_highs, self.A_, self.positive)
+        highs: list[Engine] = [WhenNeeded(_highs, self.A_, self.positive)]
         if self.method == "highs":
-            return [highs]
+            return highs
+        if find_spec("highspy") is None:  # then what no path proves is reported as UNCERTIFIED
+            highs = []
         if self.device is not None:
-            return [_torch_path(self.A_, self.positive, self.device), highs]
-        return [_gram_path(self.A_, self.positive), highs]
+            return [_torch_path(self.A_, self.positive, self.device), *highs]
+        return [_gram_path(self.A_, self.positive), *highs]
 
     def _decode_block(self, Y: FloatArray) -> Recovery:
         size = np.linalg.norm(Y, axis=1)
