@@ -185,7 +185,12 @@ def _column_dot(G: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
 
 
 def _fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    return _compiled(function) if COMPILE and find_spec("triton") else function
+    return _compiled(function) if COMPILE and _has_triton() else function
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 @functools.cache
