@@ -19,6 +19,7 @@ from sparselens.decoders.nnls import NNLSDecoder
 from sparselens.decoders.omp import OMPDecoder
 from sparselens.decoders.unrolled import UnrolledDecoder
 from sparselens.encoders.autoencoders import DeepAE, SimpleAE
+from sparselens.encoders.certificate import CertificateEncoder
 from sparselens.encoders.l1ae import ISTAAE, L1AE
 from sparselens.encoders.random import GaussianEncoder, PartialFourierEncoder
 from sparselens.encoders.spectral import LBCSEncoder, PCAEncoder
@@ -54,6 +55,10 @@ ENCODERS: dict[str, EncoderCase] = {
     "lbcs-dct": EncoderCase(lambda m, seed: LBCSEncoder(m, basis="dct"), seeded=False, exact=False),
     "l1ae": EncoderCase(lambda m, seed: L1AE(m, n_steps=3, random_state=seed, **FAST), nonnegative=True),
     "istaae": EncoderCase(lambda m, seed: ISTAAE(m, n_steps=3, random_state=seed, **FAST), nonnegative=True),
+    "certificate": EncoderCase(
+        lambda m, seed: CertificateEncoder(m, max_steps=16, batch_size=16, device="cpu", random_state=seed),
+        nonnegative=True,
+    ),
     "simple-ae": EncoderCase(lambda m, seed: SimpleAE(m, random_state=seed, **FAST), nonnegative=True),
     "deep-ae": EncoderCase(
         lambda m, seed: DeepAE(m, n_hidden=(4, 8), random_state=seed, **FAST),

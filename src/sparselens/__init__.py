@@ -32,6 +32,8 @@ _PUBLIC = {
     "Recovery": "sparselens.recovery",
     "Status": "sparselens.recovery",
     "recovery_report": "sparselens.metrics",
+    "encode_lossless": "sparselens.lossless",
+    "decode_lossless": "sparselens.lossless",
     # sparsity models
     "Sparse": "sparselens.sparsity",
     "BlockSparse": "sparselens.sparsity",
@@ -49,6 +51,7 @@ _MODULES = (
     "data",
     "decoders",
     "encoders",
+    "lossless",
     "metrics",
     "persist",
     "recovery",

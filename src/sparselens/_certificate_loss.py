@@ -190,7 +190,7 @@ def certificate_loss(
     --------
     >>> columns = torch.eye(4, 3, requires_grad=True)
     >>> loss = certificate_loss(columns, [Supports(torch.tensor([[0, 1]]), torch.ones(1, 2))], margin=0.5, ridge=0.0)
-    >>> float(loss)  # column 2 is orthogonal to u and column 3 is zero: both are below 1 − 0.5
+    >>> loss.item()  # column 2 is orthogonal to u and column 3 is zero: both are below 1 − 0.5
     0.0
     """
     options = {"margin": margin, "loss": loss, "positive": positive, "ridge": ridge}

@@ -92,6 +92,13 @@ class Judge:
         return errors
 
 
+def one_cycle(progress: float) -> float:
+    """The factor of the learning rate: up within the first tenth, then down to nothing along a cosine."""
+    if progress < 0.1:
+        return 0.04 + 0.96 * (0.5 - 0.5 * math.cos(math.pi * progress / 0.1))
+    return 0.5 + 0.5 * math.cos(math.pi * (progress - 0.1) / 0.9) + 1e-4
+
+
 def decode_errors(A: FloatArray, X: sp.csr_array, *, positive: bool, device: torch.device) -> FloatArray:
     """‖x̂ − x‖ of each row, x̂ decoded from Ax. The truth is known, so that no certificate is needed."""
     Y = np.ascontiguousarray(X @ np.ascontiguousarray(A.T))
@@ -99,13 +106,13 @@ def decode_errors(A: FloatArray, X: sp.csr_array, *, positive: bool, device: tor
     live = np.flatnonzero(size > 0)
     errors = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
     if len(live):
-        found = _engine(A, positive, device).solve(Y[live] / size[live, None]).x
+        found = solver(A, positive, device).solve(Y[live] / size[live, None]).x
         difference = sp.csr_array(found.multiply(size[live, None])) - X[live]
         errors[live] = np.sqrt(np.asarray(difference.multiply(difference).sum(axis=1)).ravel())
     return errors
 
 
-def _engine(A: FloatArray, positive: bool, device: torch.device) -> Engine:
+def solver(A: FloatArray, positive: bool, device: torch.device) -> Engine:
     """The solver that `L1Decoder` asks first, without its fallback: a row that it cannot solve counts as lost."""
     if device.type == "cuda" or A.shape[1] > _GRAM:
         from sparselens.decoders._path_torch import TorchPathEngine
@@ -176,10 +183,7 @@ class CertificateTask(Task):
         return torch.optim.Adam(self.module.parameters(), lr=self.learning_rate, fused=True)
 
     def rate(self, progress: float) -> float:
-        """Up within the first tenth, then down to nothing along a cosine."""
-        if progress < 0.1:
-            return 0.04 + 0.96 * (0.5 - 0.5 * math.cos(math.pi * progress / 0.1))
-        return 0.5 + 0.5 * math.cos(math.pi * (progress - 0.1) / 0.9) + 1e-4
+        return one_cycle(progress)
 
     def _on_device(
         self, indptr: np.ndarray, columns: np.ndarray, signs: np.ndarray, rows: np.ndarray

@@ -161,29 +161,30 @@ class SupportSampler:
 
 def padded_parts(
     indptr: np.ndarray, columns: np.ndarray, signs: np.ndarray, *, max_length: int, max_parts: int
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-    """Supports in parts of similar length as padded (columns, signs), and how many were left out.
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
+    """Supports in parts of similar length as padded (columns, signs), and the rows of each part.
 
     Supports without a column and those longer than `max_length` are left out.
 
     Examples
     --------
-    >>> parts, left_out = padded_parts(
+    >>> parts, rows = padded_parts(
     ...     np.array([0, 1, 4, 6]), np.array([5, 1, 2, 3, 7, 8]), np.ones(6), max_length=2, max_parts=1)
-    >>> left_out, [columns.tolist() for columns, _ in parts]
-    (1, [[[5, 5], [7, 8]]])
+    >>> rows, [columns.tolist() for columns, _ in parts]
+    ([array([0, 2])], [[[5, 5], [7, 8]]])
     """
     count = np.diff(indptr)
     rows = np.flatnonzero((count > 0) & (count <= max_length))
     rows = rows[np.argsort(count[rows], kind="stable")]
+    cut = _similar(rows, count[rows], max_parts)
     parts = []
-    for part in _similar(rows, count[rows], max_parts):
+    for part in cut:
         k = count[part]
         place = np.arange(k.max())
         inside = place < k[:, None]
         take = indptr[part][:, None] + np.where(inside, place, 0)
-        parts.append((columns[take], np.where(inside, signs[take], np.float32(0))))
-    return parts, len(count) - len(rows)
+        parts.append((columns[take].astype(np.int64, copy=False), np.where(inside, signs[take], signs.dtype.type(0))))
+    return parts, cut
 
 
 def _similar(rows: np.ndarray, count: np.ndarray, max_parts: int) -> list[np.ndarray]:

@@ -14,27 +14,14 @@ from sparselens._certificate_loss import LOSSES
 from sparselens._random import derive_rng, derive_seed
 from sparselens._validation import FloatArray, check_choice, check_count, check_positive_float
 from sparselens.decoders.base import BaseDecoder
-from sparselens.encoders._certificate_task import CertificateTask, Columns, Judge, Recipe, Score, decode_errors
-from sparselens.encoders._supports import SupportSampler
+from sparselens.decoders.certify import Promise, certify
+from sparselens.encoders._certificate_task import Judge, Recipe
+from sparselens.encoders._search import RECIPES, Search
 from sparselens.encoders.base import LinearEncoder
 from sparselens.encoders.random import gaussian_matrix
-from sparselens.metrics import EXACT
-from sparselens.train import Event, Settings, choose_device, train
+from sparselens.train import choose_device
 
-# What is tried where the user leaves the choice open, the one that won most often first. No other number of the
-# training depends on the data.
-RECIPES = (
-    Recipe("hinge", 0.3, 0.1, 0.5),
-    Recipe("hinge", 0.3, 0.5, 0.1),
-    Recipe("hinge", 0.3, 0.05, 1.0),
-    Recipe("softmax", 0.05, 0.1, 0.5),
-    Recipe("log", 0.3, 0.0, 0.0),
-)
-_RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _MOST_VALID = 4096  # validation rows that are ever decoded
-_SIGMAS = 2.0  # a difference below this many standard errors is noise
-_N_VALIDATIONS = 8  # in the last rung
-EARLY = "every validation row came back"
 
 
 class CertificateEncoder(LinearEncoder):
@@ -151,6 +138,24 @@ class CertificateEncoder(LinearEncoder):
         check_is_fitted(self)
         return L1Decoder(positive=self.positive).bind(self.components_)
 
+    def certify(self, X: Any) -> Promise:
+        """Say for each row whether the receiver will recover it exactly, and by what slack.
+
+        Whoever encodes knows x: where the minimum-norm dual vector of its support is a certificate, or the linear
+        program itself gives x back, the receiver's decoder will.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+
+        Returns
+        -------
+        Promise
+            ``exact``, ``slack`` and ``by`` ("certificate", "lp" or "no") of each row.
+        """
+        check_is_fitted(self)
+        return certify(self.components_, self._check(X, reset=False), positive=self.positive)
+
     # ---- fitting --------------------------------------------------------------------------------------------
 
     def _learn(
@@ -158,19 +163,23 @@ class CertificateEncoder(LinearEncoder):
     ) -> FloatArray:
         recipes = self._recipes()
         seed = derive_seed(self.random_state, role="training")
-        device = choose_device(self.device)
-        start = gaussian_matrix(m, X.shape[1], derive_rng(seed, role="A"))
         X, X_valid = self._split(X, X_valid, seed)
         self.n_too_long_ = int((np.diff(X.indptr) > m).sum())
-        judge = Judge(
-            X_valid, positive=self.positive, device=device, n_sample=check_count(self.n_validation, "n_validation")
+        n_sample = check_count(self.n_validation, "n_validation")
+        search = Search(
+            Judge(X_valid, positive=self.positive, device=choose_device(self.device), n_sample=n_sample),
+            gaussian_matrix(m, X.shape[1], derive_rng(seed, role="A")),
+            positive=self.positive,
+            max_steps=check_count(self.max_steps, "max_steps"),
+            batch_size=check_count(self.batch_size, "batch_size"),
+            learning_rate=check_positive_float(self.learning_rate, "learning_rate"),
+            clip_norm=check_positive_float(self.clip_norm, "clip_norm"),
+            seed=seed,
+            callback=callback,
         )
-        search = _Search(self, judge, start, seed, callback)
-        usable = _usable(X, m)
-        if usable.shape[0]:
-            search.run(SupportSampler(usable), recipes, m)
-        self.history_, self.recipe_ = search.history(), search.best_recipe.as_dict()
-        A = search.verdict(self, usable.shape[0])
+        search.run(X, recipes)
+        self.history_, self.recipe_ = search.history, search.recipe.as_dict()
+        A, self.structure_found_, self.report_ = search.verdict()
         return A
 
     def _recipes(self) -> list[Recipe]:
@@ -187,7 +196,7 @@ class CertificateEncoder(LinearEncoder):
                 fixed[name] = check_positive_float(value, name, allow_zero=name != "margin")
                 if fixed[name] > 1:
                     raise ValueError(f"{name} must be at most 1, got {value}.")
-        recipes = [r for r in RECIPES if r.loss == fixed.get("loss", r.loss)]
+        recipes = [r for r in RECIPES if r.loss == fixed.get("loss", r.loss)] or list(RECIPES)
         return list(dict.fromkeys(replace(r, **fixed) for r in recipes))
 
     def _split(self, X: sp.csr_array, X_valid: sp.csr_array | None, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
@@ -203,137 +212,3 @@ class CertificateEncoder(LinearEncoder):
         else:
             X_valid = X_valid[rng.permutation(X_valid.shape[0])]
         return X, X_valid[:_MOST_VALID]
-
-
-def _usable(X: sp.csr_array, m: int) -> sp.csr_array:
-    """Rows with at least one and at most m nonzeros, and a zero."""
-    counts = np.diff(X.indptr)
-    return X[np.flatnonzero((counts > 0) & (counts <= m) & (counts < X.shape[1]))]
-
-
-class _Search:
-    """Successive halving: train every recipe briefly, the better ones longer, the best to the end."""
-
-    def __init__(
-        self, enc: CertificateEncoder, judge: Judge, start: FloatArray, seed: int, callback: Callable[..., Any] | None
-    ) -> None:
-        self.enc, self.judge, self.start, self.seed, self.callback = enc, judge, start, seed, callback
-        self.gaussian = judge(start)
-        self.best, self.best_A, self.best_recipe = self.gaussian, start, RECIPES[0]
-        self.tried: list[dict[str, Any]] = []
-        self.n_steps, self.stopped_by = 0, ""
-
-    def run(self, sampler: SupportSampler, recipes: list[Recipe], m: int) -> None:
-        self.best_recipe = recipes[0]
-        live = [(recipe, self.start) for recipe in recipes]
-        max_steps = check_count(self.enc.max_steps, "max_steps")
-        for part, n_left in _RUNGS:
-            if len(live) <= n_left and part < 1.0:
-                continue
-            ended: list[tuple[float, int, Recipe, FloatArray]] = []
-            for recipe, A in live:
-                score, A = self._train(sampler, recipe, A, m, max(1, round(part * max_steps)), last=part == 1.0)
-                ended.append((score.total, len(ended), recipe, A))
-                if self.stopped_by:
-                    return
-            live = [(recipe, A) for _, _, recipe, A in sorted(ended, key=lambda one: one[:2])[:n_left]]
-        self.stopped_by = "max_steps"
-
-    def _train(
-        self, sampler: SupportSampler, recipe: Recipe, A: FloatArray, m: int, n_steps: int, *, last: bool
-    ) -> tuple[Score, FloatArray]:
-        n_validations = min(_N_VALIDATIONS, n_steps) if last else 1
-        device = self.judge.device
-        batch_size = check_count(self.enc.batch_size, "batch_size")
-        n_rows = batch_size * -(-n_steps // n_validations)
-        task = CertificateTask(
-            Columns(A, device),
-            sampler,
-            self.judge,
-            recipe,
-            n_rows=n_rows,
-            learning_rate=check_positive_float(self.enc.learning_rate, "learning_rate"),
-            positive=self.enc.positive,
-            max_length=min(m, sampler.d - 1),
-        )
-        settings = Settings(
-            batch_size=batch_size,
-            max_epochs=n_validations,
-            validation_interval=1,
-            patience=n_validations,
-            clip_norm=check_positive_float(self.enc.clip_norm, "clip_norm"),
-            seed=derive_seed(self.seed, role="batches", step=self.n_steps),
-        )
-        history = train(task, settings, callback=self._told)
-        self.n_steps += history.n_epochs * n_rows // batch_size
-        score, A = task.scores[history.best_epoch - 1], task.module.matrix()
-        self.tried.append(
-            recipe.as_dict()
-            | {"n_steps": history.n_epochs * n_rows // batch_size}
-            | {"exact": score.exact, "rmse": score.rmse, "train_loss": history.train_loss[history.best_epoch - 1]}
-        )
-        if score.total < self.best.total:
-            self.best, self.best_A, self.best_recipe = score, A, recipe
-        return score, A
-
-    def _told(self, event: Event) -> bool:
-        if self.callback is not None and self.callback(event):
-            self.stopped_by = "callback"
-        elif event.best <= 0.0:
-            self.stopped_by = EARLY
-        return bool(self.stopped_by)
-
-    def history(self) -> dict[str, Any]:
-        return {
-            "tried": self.tried,
-            "gaussian": {"exact": self.gaussian.exact, "rmse": self.gaussian.rmse},
-            "best": {"exact": self.best.exact, "rmse": self.best.rmse},
-            "n_steps": self.n_steps,
-            "stopped_by": self.stopped_by or "nothing to train on",
-        }
-
-    def verdict(self, enc: CertificateEncoder, n_usable: int) -> FloatArray:
-        """The matrix to keep, and what is said about it (`structure_found_`, `report_`)."""
-        n = min(len(self.gaussian.errors), len(self.best.errors))
-        mine, gaussian = self.best.errors[:n], self.gaussian.errors[:n]
-        if n_usable == 0:
-            better, why = False, "no training row has between 1 and n_components nonzeros"
-        else:
-            better = _beats(mine, gaussian)
-            why = (
-                f"it brings back {self.best.exact:.1%} of the validation rows, a Gaussian one {self.gaussian.exact:.1%}"
-            )
-        if better:
-            shuffled = decode_errors(
-                self.best_A,
-                _at_random_columns(self.judge.X[:n], derive_rng(self.seed, role="shuffle")),
-                positive=enc.positive,
-                device=self.judge.device,
-            )
-            enc.structure_found_ = _beats(mine, shuffled)
-            found = "structure found" if enc.structure_found_ else "no structure found, but a better matrix"
-            enc.report_ = f"{found}: {why}, and {np.mean(shuffled <= EXACT):.1%} of rows with random columns."
-            return self.best_A
-        enc.structure_found_ = False
-        enc.report_ = f"no structure found, the Gaussian start is kept: {why}."
-        return self.start
-
-
-def _beats(mine: FloatArray, other: FloatArray) -> bool:
-    """Whether more rows come back, or the squared errors are smaller, by more than noise (row by row)."""
-    for gain in ((mine <= EXACT).astype(float) - (other <= EXACT), other**2 - mine**2):
-        error = np.sqrt(np.sum((gain - gain.mean()) ** 2)) if len(gain) > 1 else np.inf
-        if gain.sum() > _SIGMAS * error and gain.sum() > 0:
-            return True
-    return False
-
-
-def _at_random_columns(X: sp.csr_array, rng: np.random.Generator) -> sp.csr_array:
-    """Rows with the same values in columns drawn at random."""
-    d, counts = X.shape[1], np.diff(X.indptr)
-    columns = [rng.choice(d, count, replace=False) for count in counts]
-    out = sp.csr_array(
-        (X.data.copy(), np.concatenate([*columns, np.zeros(0, dtype=np.int64)]), X.indptr), shape=X.shape
-    )
-    out.sort_indices()
-    return out

@@ -1,0 +1,216 @@
+"""The search for a recipe of certificate training: try several briefly, train the better ones longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparselens._random import derive_rng, derive_seed
+from sparselens._validation import FloatArray, unit_rows
+from sparselens.encoders._certificate_task import CertificateTask, Columns, Judge, Recipe, decode_errors
+from sparselens.encoders._decoder_task import DecoderTask
+from sparselens.encoders._supports import SupportSampler
+from sparselens.metrics import EXACT
+from sparselens.train import Event, Settings, train
+
+# What is tried where the user leaves the choice open; no other number of the training depends on the data.
+# Exchange of a tenth of the columns serves most data; of half of them, data that is made of atoms; any column in the
+# place of one in twenty, one-hot data with many columns that are rarely seen. "softmax" helps where the lengths of
+# the supports vary much, "ratio" where m is far too small for most rows.
+RECIPES = (
+    Recipe("hinge", 0.3, 0.1, 0.5),
+    Recipe("hinge", 0.3, 0.5, 0.1),
+    Recipe("hinge", 0.3, 0.05, 1.0),
+    Recipe("softmax", 0.05, 0.1, 0.5),
+    Recipe("ratio", 0.5, 0.0, 0.0),
+)
+RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
+_N_VALIDATIONS = 8  # in the last rung
+_GAIN = 0.002  # a rung that lowers the score by less than this is the last
+_DECODER_STEPS = 0.075  # part of max_steps in the phase on the decoder, whose steps cost ten times as much
+_DECODER_BELOW = 0.9  # part of exact rows below which there is such a phase
+_DECODER_CELLS = 300_000  # entries of A up to which it is affordable
+_SIGMAS = 2.0  # a difference below this many standard errors is noise
+EARLY = "every validation row came back"
+
+
+class Search:
+    """Successive halving over recipes, from one Gaussian start, judged by decoding validation rows.
+
+    After `run`: `A`, `score` and `recipe` of the best matrix, and `history`.
+
+    Parameters
+    ----------
+    judge : Judge
+    start : float64 array of shape (m, d)
+        The Gaussian matrix from which every recipe starts.
+    positive : bool
+    max_steps, batch_size, learning_rate, clip_norm :
+        As in `CertificateEncoder`.
+    seed : int
+    callback : callable, optional
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        start: FloatArray,
+        *,
+        positive: bool,
+        max_steps: int,
+        batch_size: int,
+        learning_rate: float,
+        clip_norm: float,
+        seed: int,
+        callback: Callable[..., Any] | None = None,
+    ) -> None:
+        self.judge, self.start, self.positive = judge, start, positive
+        self.max_steps, self.batch_size = max_steps, batch_size
+        self.learning_rate, self.clip_norm = learning_rate, clip_norm
+        self.seed, self.callback = seed, callback
+        self.gaussian = judge(start)
+        self.A, self.score, self.recipe = start, self.gaussian, RECIPES[0]
+        self.tried: list[dict[str, Any]] = []
+        self.n_steps, self.stopped_by = 0, ""
+
+    def run(self, X: sp.csr_array, recipes: list[Recipe]) -> None:
+        """Train on the supports of X and, where many rows are lost, on what the decoder makes of X."""
+        m, d = self.start.shape
+        counts = np.diff(X.indptr)
+        usable = X[np.flatnonzero((counts > 0) & (counts <= m) & (counts < d))]
+        self.recipe = recipes[0]
+        if usable.shape[0] == 0:
+            self.stopped_by = "no row has between 1 and n_components nonzeros"
+            return
+        self._halve(SupportSampler(usable), recipes)
+        if not self.stopped_by and self.score.exact < _DECODER_BELOW and m * d <= _DECODER_CELLS:
+            self._on_decoder(X[np.flatnonzero(counts > 0)])
+        self.stopped_by = self.stopped_by or "max_steps"
+
+    def _halve(self, sampler: SupportSampler, recipes: list[Recipe]) -> None:
+        live, best = [(recipe, self.start) for recipe in recipes], np.inf
+        for part, n_left in RUNGS:
+            if len(live) <= n_left and part < 1.0:
+                continue
+            n_steps = max(1, round(part * self.max_steps))
+            ended: list[tuple[float, int, Recipe, FloatArray]] = []
+            for recipe, A in live:
+                total, A = self._train_recipe(sampler, recipe, A, n_steps, 1 if part < 1.0 else _N_VALIDATIONS)
+                ended.append((total, len(ended), recipe, A))
+                if self.stopped_by:
+                    return
+            ended.sort(key=lambda one: one[:2])
+            if ended[0][0] > best - _GAIN:
+                return
+            best = ended[0][0]
+            live = [(recipe, A) for _, _, recipe, A in ended[:n_left]]
+
+    def _train_recipe(
+        self, sampler: SupportSampler, recipe: Recipe, A: FloatArray, n_steps: int, n_validations: int
+    ) -> tuple[float, FloatArray]:
+        n_validations = min(n_validations, n_steps)
+        task = CertificateTask(
+            Columns(A, self.judge.device),
+            sampler,
+            self.judge,
+            recipe,
+            n_rows=self.batch_size * -(-n_steps // n_validations),
+            learning_rate=self.learning_rate,
+            positive=self.positive,
+            max_length=min(len(A), sampler.d - 1),
+        )
+        return self._train(task, recipe, recipe.as_dict(), n_validations)
+
+    def _on_decoder(self, X: sp.csr_array) -> None:
+        n_steps = max(1, round(_DECODER_STEPS * self.max_steps))
+        n_validations = min(_N_VALIDATIONS, n_steps)
+        task = DecoderTask(
+            Columns(self.A, self.judge.device),
+            unit_rows(X),
+            self.judge,
+            n_rows=self.batch_size * -(-n_steps // n_validations),
+            learning_rate=self.learning_rate,
+            positive=self.positive,
+        )
+        self._train(task, self.recipe, {"loss": "decoder"}, n_validations)
+
+    def _train(
+        self, task: CertificateTask | DecoderTask, recipe: Recipe, record: dict[str, Any], n_validations: int
+    ) -> tuple[float, FloatArray]:
+        """Run the loop; keep the matrix if it is the best so far. Returns its score and the matrix."""
+        settings = Settings(
+            batch_size=self.batch_size,
+            max_epochs=n_validations,
+            validation_interval=1,
+            patience=n_validations,
+            clip_norm=self.clip_norm,
+            seed=derive_seed(self.seed, role="batches", step=self.n_steps),
+        )
+        history = train(task, settings, callback=self._told)
+        n_steps = history.n_epochs * task.n_rows // self.batch_size
+        self.n_steps += n_steps
+        score, A = task.scores[history.best_epoch - 1], task.module.matrix()
+        figures = {"n_steps": n_steps, "exact": score.exact, "rmse": score.rmse, "train_loss": history.train_loss[-1]}
+        self.tried.append(record | figures)
+        if score.total < self.score.total:
+            self.score, self.A, self.recipe = score, A, recipe
+        return score.total, A
+
+    def _told(self, event: Event) -> bool:
+        if self.callback is not None and self.callback(event):
+            self.stopped_by = "callback"
+        elif event.best <= 0.0:
+            self.stopped_by = EARLY
+        return bool(self.stopped_by)
+
+    @property
+    def history(self) -> dict[str, Any]:
+        """What was tried, how the validation rows came back, and why it ended."""
+        return {
+            "tried": self.tried,
+            "gaussian": {"exact": self.gaussian.exact, "rmse": self.gaussian.rmse},
+            "best": {"exact": self.score.exact, "rmse": self.score.rmse},
+            "n_steps": self.n_steps,
+            "stopped_by": self.stopped_by,
+        }
+
+    def verdict(self) -> tuple[FloatArray, bool, str]:
+        """The matrix to keep, whether it has found structure, and the reason in a sentence."""
+        n = min(len(self.gaussian.errors), len(self.score.errors))
+        mine, gaussian = self.score.errors[:n], self.gaussian.errors[:n]
+        why = f"it brings back {self.score.exact:.1%} of the validation rows, a Gaussian one {self.gaussian.exact:.1%}"
+        if not self.tried:
+            why = self.stopped_by
+        if not self.tried or not beats(mine, gaussian):
+            return self.start, False, f"no structure found, the Gaussian start is kept: {why}."
+        rows = at_random_columns(self.judge.X[:n], derive_rng(self.seed, role="columns"))
+        shuffled = decode_errors(self.A, rows, positive=self.positive, device=self.judge.device)
+        found = beats(mine, shuffled)
+        what = "structure found" if found else "no structure found, but a better matrix than a Gaussian one"
+        return self.A, found, f"{what}: {why}; of rows with random columns {np.mean(shuffled <= EXACT):.1%}."
+
+
+def beats(mine: FloatArray, other: FloatArray) -> bool:
+    """Whether more rows come back, or the squared errors are smaller, by more than noise (row by row).
+
+    Examples
+    --------
+    >>> beats(np.zeros(50), np.ones(50)), beats(np.ones(50), np.ones(50))
+    (True, False)
+    """
+    for gain in ((mine <= EXACT).astype(float) - (other <= EXACT), other**2 - mine**2):
+        if len(gain) > 1 and gain.sum() > _SIGMAS * np.sqrt(np.sum((gain - gain.mean()) ** 2)):
+            return True
+    return False
+
+
+def at_random_columns(X: sp.csr_array, rng: np.random.Generator) -> sp.csr_array:
+    """Rows with the same values in columns drawn at random."""
+    columns = [rng.choice(X.shape[1], count, replace=False) for count in np.diff(X.indptr)]
+    indices = np.concatenate([*columns, np.zeros(0, dtype=np.int64)])
+    out = sp.csr_array((X.data.copy(), indices, X.indptr.copy()), shape=X.shape)
+    out.sort_indices()
+    return out
