@@ -12,6 +12,7 @@ from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
 
 _KEEP = 1e-9  # entries below this part of the largest are rounding of the simplex method, refitted without them
+_FITS = 1e-12  # ‖Ax − y‖ of an answer that needs no more columns; y has norm 1
 
 
 class HighsEngine:
@@ -85,16 +86,60 @@ class HighsEngine:
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             residual = self._farkas(y)
             return nothing, np.zeros(0), residual, True, steps
-        solution = highs.getSolution()
-        x, u = np.array(solution.col_value), np.array(solution.row_dual)
-        basic = np.array([s == highspy.HighsBasisStatus.kBasic for s in highs.getBasis().col_status])
-        S = np.flatnonzero(x > _KEEP * x.max(initial=0.0))
-        values = np.linalg.lstsq(self.columns[:, S], y, rcond=None)[0]
-        values += np.linalg.lstsq(self.columns[:, S], y - self.columns[:, S] @ values, rcond=None)[0]
+        x, u, basic = self._solution()
+        S, values = self._refit(y, np.flatnonzero(x > _KEEP * x.max(initial=0.0)))
+        if not self._fits(y, S, values):
+            x, u, basic = self._zoom(y, x)
+            S, values = self._refit(y, np.flatnonzero(basic))
+            S, values = S[values > 0], values[values > 0]
         tight = self.columns[:, basic]
         for _ in range(2):
             u = u + np.linalg.lstsq(tight.T, 1.0 - tight.T @ u, rcond=None)[0]
         return S % d, np.where(S < d, values, -values), u, False, steps
+
+    def _solution(self) -> tuple[FloatArray, FloatArray, np.ndarray]:
+        """(x, row duals, which columns are basic) of the last run."""
+        solution = self.highs.getSolution()
+        basic = self.model.HighsBasisStatus.kBasic
+        return (
+            np.array(solution.col_value),
+            np.array(solution.row_dual),
+            np.array([status == basic for status in self.highs.getBasis().col_status]),
+        )
+
+    def _zoom(self, y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray, np.ndarray]:
+        """Solve for what is missing, enlarged: HiGHS' tolerances then apply to the enlarged problem.
+
+        Measurements rounded to single precision have solutions with entries of 1e-8, which its tolerance of 1e-10
+        would leave two digits. With x = x₀ + δz the constraint x ≥ 0 is z ≥ −x₀/δ (Gleixner's refinement).
+        """
+        m, n_columns = self.columns.shape
+        rows, columns = np.arange(m, dtype=np.int32), np.arange(n_columns, dtype=np.int32)
+        forever = np.full(n_columns, self.model.kHighsInf)
+        answer = self._solution()
+        for _ in range(2):
+            x = np.maximum(x, 0.0)
+            missing = y - self.columns @ x
+            size = np.linalg.norm(missing)
+            if size <= 1e-16:
+                break
+            self.highs.changeRowsBounds(m, rows, missing / size, missing / size)
+            self.highs.changeColsBounds(n_columns, columns, -x / size, forever)
+            self.highs.run()
+            if self.highs.getModelStatus() != self.model.HighsModelStatus.kOptimal:
+                break
+            answer = self._solution()
+            x = x + size * answer[0]
+        self.highs.changeColsBounds(n_columns, columns, np.zeros(n_columns), forever)
+        return answer
+
+    def _fits(self, y: FloatArray, S: np.ndarray, values: FloatArray) -> bool:
+        return bool(np.linalg.norm(self.columns[:, S] @ values - y) <= _FITS and values.min(initial=0.0) >= 0)
+
+    def _refit(self, y: FloatArray, S: np.ndarray) -> tuple[np.ndarray, FloatArray]:
+        """Least squares on the columns S, refined once."""
+        values = np.linalg.lstsq(self.columns[:, S], y, rcond=None)[0]
+        return S, values + np.linalg.lstsq(self.columns[:, S], y - self.columns[:, S] @ values, rcond=None)[0]
 
     def _farkas(self, y: FloatArray) -> FloatArray:
         """The residual of the nearest reachable measurements: Aᵀr ≤ 0 and yᵀr = ‖r‖² (signed: Aᵀr = 0)."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
+from uuid import uuid4
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,27 +14,37 @@ import scipy.sparse as sp
 from sparselens._validation import FloatArray, check_choice
 from sparselens.certificate import Verifier
 from sparselens.decoders._engine import Engine, WhenNeeded
-from sparselens.decoders.base import BaseDecoder
+from sparselens.decoders.base import BaseDecoder, Progress
+from sparselens.parallel import count_jobs, decode_in_worker, map_in_order
 from sparselens.recovery import ConditionWarning, Recovery, Status
 
 _CONDITION = 1e6  # beyond this condition number 1e-10 is not promised
+_GRAM_COLUMNS = 3000  # up to this d the Gram matrix AᵀA fits near the processor
 
 
 class L1Decoder(BaseDecoder):
     """Recover sparse rows from linear measurements, each with a checked proof of optimality.
 
-    Solves ``min 1ᵀx s.t. Ax = y, x ≥ 0`` (ℓ1-min pos of the paper), or ``min ‖x‖₁ s.t. Ax = y`` for signed rows.
+    Solves ``min 1ᵀx s.t. Ax = y, x ≥ 0`` (ℓ1-min pos of the paper), or ``min ‖x‖₁ s.t. Ax = y`` for signed rows, by
+    following the LASSO path of each row down to λ = 0.
 
     Parameters
     ----------
     positive : bool, default=True
         Whether x ≥ 0 is asked for.
     method : "auto", "path" or "highs"
-        The solver: the compiled LASSO path ("auto" and "path"), or one HiGHS linear program a row. Rows that the path
-        does not prove are solved by HiGHS. Whatever solves a row, it counts as certified only after
-        `sparselens.certificate` has checked it.
+        The solver: the LASSO path ("auto" and "path"), or one HiGHS linear program a row. Rows that the path does not
+        prove are solved by HiGHS. Whatever solves a row, it counts as certified only after `sparselens.certificate`
+        has checked it.
     device : str, optional
         A torch device such as "cuda": follow the paths of all rows at once on it.
+    n_jobs : int, optional
+        Processes that share the rows; -1 is all processors. Each uses one thread. By default no process is started.
+
+    Notes
+    -----
+    The path is compiled when it is first used on a machine, which takes a while and is said once on the logger
+    ``sparselens``; the result is kept on disk.
 
     Examples
     --------
@@ -42,25 +55,54 @@ class L1Decoder(BaseDecoder):
     1 row: 1 certified (1 unique).
     """
 
-    def __init__(self, positive: bool = True, *, method: str = "auto", device: str | None = None) -> None:
+    def __init__(
+        self,
+        positive: bool = True,
+        *,
+        method: str = "auto",
+        device: str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.positive = positive
         self.method = method
         self.device = device
+        self.n_jobs = n_jobs
 
     def _prepare(self) -> None:
         check_choice(self.positive, "positive", (True, False))
         check_choice(self.method, "method", ("auto", "path", "highs"))
-        self._verifier_ = Verifier(self.A_, positive=self.positive)
+        self._n_jobs_ = count_jobs(self.n_jobs)
+        if self.device is not None and (self.method == "highs" or self._n_jobs_ > 1):
+            raise ValueError(
+                f"device={self.device!r} follows all rows at once and goes with neither method='highs' nor n_jobs: "
+                "leave out the one or the other."
+            )
+        self._warn_of_bad_condition()
+        if self._n_jobs_ == 1:  # otherwise each process makes its own
+            self._verifier_ = self._make_verifier()
+            self._engines_ = self._make_engines()
+
+    def _warn_of_bad_condition(self) -> None:
+        squares = np.linalg.eigvalsh(self.A_ @ self.A_.T)
+        if squares[0] > squares[-1] / _CONDITION**2 > 0:
+            return
+        # bad, or rank-deficient, which is no harm: the squares cannot tell, the singular values can
         values = np.linalg.svd(self.A_, compute_uv=False)
-        values = values[values > 1e-12 * values[0]] if values[0] > 0 else values
-        if values[0] > _CONDITION * values[-1]:
+        kept = values[values > 1e-12 * values[0]]
+        if len(kept) and kept[0] > _CONDITION * kept[-1]:
             warnings.warn(
-                f"the condition number of A is {values[0] / values[-1]:.0e}, beyond 1e6: answers may miss 1e-10; "
+                f"the condition number of A is {kept[0] / kept[-1]:.0e}, beyond 1e6: answers may miss 1e-10; "
                 "read `gap` and `residual` of each row.",
                 ConditionWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        self._engines_ = self._make_engines()
+
+    def _make_verifier(self) -> Verifier:
+        if self.device is None:
+            return Verifier(self.A_, positive=self.positive)
+        from sparselens._certificate_torch import TorchVerifier
+
+        return TorchVerifier(self.A_, positive=self.positive, device=self.device)
 
     def _make_engines(self) -> list[Engine]:
         """The solvers to try, in this order, on the rows that are not certified yet."""
@@ -71,7 +113,29 @@ class L1Decoder(BaseDecoder):
             highs = []
         if self.device is not None:
             return [_torch_path(self.A_, self.positive, self.device), *highs]
-        return [_gram_path(self.A_, self.positive), *highs]
+        path = _gram_path if self.A_.shape[1] <= _GRAM_COLUMNS else _lazy_path
+        return [path(self.A_, self.positive), *highs]
+
+    def _block_size(self) -> int:
+        if self.device is not None:
+            return self._engines_[0].rows_at_once()  # type: ignore[attr-defined]  # the torch engine knows its memory
+        return super()._block_size()
+
+    def _decode_blocks(self, Y: FloatArray, callback: Progress | None) -> Iterator[Recovery]:
+        if self._n_jobs_ == 1:
+            yield from super()._decode_blocks(Y, callback)
+            return
+        # Several blocks a process, so that an unlucky one does not leave the others idle at the end.
+        size = int(np.clip(-(-len(Y) // (4 * self._n_jobs_)), 1, self._block_size()))
+        blocks = [Y[start : start + size] for start in range(0, len(Y), size)]
+        alone = L1Decoder(self.positive, method=self.method)
+        work = partial(decode_in_worker, uuid4().hex, partial(alone.bind, self.A_))
+        done = 0
+        for part in map_in_order(work, blocks, n_jobs=self._n_jobs_):
+            yield part
+            done += len(part)
+            if callback is not None:
+                callback(done, len(Y))
 
     def _decode_block(self, Y: FloatArray) -> Recovery:
         size = np.linalg.norm(Y, axis=1)
@@ -138,6 +202,12 @@ def _gram_path(A: FloatArray, positive: bool) -> Engine:
     from sparselens.decoders._path_gram import GramPathEngine
 
     return GramPathEngine(A, positive=positive)
+
+
+def _lazy_path(A: FloatArray, positive: bool) -> Engine:
+    from sparselens.decoders._path_lazy import LazyPathEngine
+
+    return LazyPathEngine(A, positive=positive)
 
 
 def _torch_path(A: FloatArray, positive: bool, device: str) -> Engine:
