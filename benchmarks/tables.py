@@ -133,7 +133,9 @@ def recovery_enough() -> str:
     lines = []
     for data in sorted({row["data"] for row in rows}):
         best = {
-            name: min((r["m"] for r in rows if (r["data"], r["encoder"]) == (data, name) and r["exact"] >= 0.99), default=0)
+            name: min(
+                (r["m"] for r in rows if (r["data"], r["encoder"]) == (data, name) and r["exact"] >= 0.99), default=0
+            )
             for name in _ENCODERS
         }
         if best["certificate"]:
