@@ -4,6 +4,7 @@
     python benchmarks/recovery.py --data-sets amazon --m 40 60 --encoders gaussian certificate
     python benchmarks/recovery.py --device cuda --time-limit 300     # begin no cell after 300 seconds
     python benchmarks/recovery.py --table                            # print what is stored, run nothing
+    python benchmarks/recovery.py --recipes log,0.3,0.05,1,0.01 --max-steps 2000     # loss, margin, swap, uniform, rate
 
 Each cell is one line of benchmarks/results/recovery.jsonl; a cell that is there is not run again. Test rows are of
 unit norm; "exact" is the part of them with ‖x − x̂‖ ≤ 1e-10 after ℓ1 decoding, and every row counts in the RMSE.
@@ -54,6 +55,11 @@ def make(name: str, data_set: str, m: int, seed: int, device: str) -> Any:
         return sl.LBCSEncoder(m, random_state=seed)
     if name == "certificate":
         return sl.CertificateEncoder(m, random_state=seed, device=device)
+    if name.startswith("certificate:"):
+        loss, margin, swap, uniform, rate, max_steps, batch_size = name.removeprefix("certificate:").split(",")
+        fixed = {"loss": loss, "margin": float(margin), "swap": float(swap), "uniform": float(uniform)}
+        sizes = {"max_steps": int(max_steps), "batch_size": int(batch_size), "learning_rate": float(rate)}
+        return sl.CertificateEncoder(m, random_state=seed, device=device, **fixed, **sizes)
     preset = _PRESETS.get(data_set, data_set)
     preset = preset if preset in PRESETS else "wiki10-31k"  # the paper's other set of labels
     return sl.L1AE.preset(preset, n_components=m, random_state=seed, device=device)
@@ -89,7 +95,7 @@ def measure(data: Any, name: str, m: int, seed: int, device: str, n_test: int) -
         "d": X.shape[1],
     }
     for attribute in ("report_", "recipe_", "history_", "n_too_long_"):
-        if name == "certificate":
+        if name.startswith("certificate"):
             row[attribute] = getattr(enc, attribute)
     return row
 
@@ -152,6 +158,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-sets", nargs="+", choices=GRID, default=list(GRID))
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=list(ENCODERS))
+    parser.add_argument(
+        "--recipes", nargs="+", default=[], help="loss,margin,swap,uniform,learning_rate: in place of encoders"
+    )
+    parser.add_argument("--max-steps", type=int, default=4000, help="of the recipes")
+    parser.add_argument("--batch-size", type=int, default=256, help="of the recipes")
     parser.add_argument("--m", nargs="+", type=int)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
@@ -165,11 +176,12 @@ def main() -> None:
         return
     import sparselens as sl
 
+    encoders = [f"certificate:{recipe},{args.max_steps},{args.batch_size}" for recipe in args.recipes] or args.encoders
     done = {(row["data"], row["encoder"], row["m"], row["seed"]) for row in stored(args.out)}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     began, loaded = time.perf_counter(), {}
     for seed in args.seeds:
-        for data_set, encoder, m in cells(args.data_sets, args.encoders, args.m):
+        for data_set, encoder, m in cells(args.data_sets, encoders, args.m):
             if (data_set, encoder, m, seed) in done:
                 continue
             if time.perf_counter() - began > args.time_limit:

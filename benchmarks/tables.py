@@ -108,11 +108,50 @@ def decode_gpu() -> str:
     return markdown(header, lines)
 
 
+_ENCODERS = {"gaussian": "Gaussian", "pca": "PCA", "lbcs": "LBCS", "l1ae": "ℓ1-AE", "certificate": "certificate"}
+
+
+def recovery() -> str:
+    """Every data set over m: exact rows and RMSE of each encoder, and the seconds of certificate training."""
+    rows = [row for row in stored("recovery", "data", "encoder", "m", "seed") if row["encoder"] in _ENCODERS]
+    shown = [name for name in _ENCODERS if any(row["encoder"] == name for row in rows)]
+    lines = []
+    for data, m in sorted({(row["data"], row["m"]) for row in rows}):
+        mine = {row["encoder"]: row for row in rows if (row["data"], row["m"], row["seed"]) == (data, m, 0)}
+        figures = [f"{mine[e]['exact']:.2%} / {mine[e]['rmse']:.3f}" if e in mine else "" for e in shown]
+        seconds = ""
+        if "certificate" in mine:
+            where = mine["certificate"]["device"]
+            seconds = f"{mine['certificate']['train_s']:.0f} ({'CPU' if where.startswith('CPU') else where})"
+        lines.append([data, str(m), *figures, seconds])
+    return markdown(["data set", "m", *(_ENCODERS[name] for name in shown), "seconds to train"], lines)
+
+
+def recovery_enough() -> str:
+    """The smallest measured m from which 99% of the test rows come back exactly."""
+    rows = stored("recovery", "data", "encoder", "m", "seed")
+    lines = []
+    for data in sorted({row["data"] for row in rows}):
+        best = {
+            name: min(
+                (r["m"] for r in rows if (r["data"], r["encoder"]) == (data, name) and r["exact"] >= 0.99), default=0
+            )
+            for name in _ENCODERS
+        }
+        if best["certificate"]:
+            ratio = f"{best['gaussian'] / best['certificate']:.1f}" if best["gaussian"] else ""
+            others = [str(best[name]) if best[name] else "" for name in ("gaussian", "l1ae", "certificate")]
+            lines.append([data, *others, ratio])
+    return markdown(["data set", "Gaussian", "ℓ1-AE", "certificate", "times fewer than Gaussian"], lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "decode": decode_ratios,
     "decode-short": decode_short,
     "decode-growth": decode_growth,
     "decode-gpu": decode_gpu,
+    "recovery": recovery,
+    "recovery-enough": recovery_enough,
 }
 
 

@@ -22,7 +22,7 @@ from sparselens.metrics import EXACT
 from sparselens.train import Task
 
 _AT_ONCE = 8  # batches whose supports are drawn together: numpy's calls cost as much as their work
-_GRAM = 4000  # columns up to which the compiled path on a Gram matrix is used
+_GRAM = 3000  # columns up to which the path on a Gram matrix is the faster one
 _SURE = 1e-3  # a certificate with this slack needs no linear program to say that a row comes back
 
 
@@ -114,10 +114,14 @@ def decode_errors(A: FloatArray, X: sp.csr_array, *, positive: bool, device: tor
 
 def solver(A: FloatArray, positive: bool, device: torch.device) -> Engine:
     """The solver that `L1Decoder` asks first, without its fallback: a row that it cannot solve counts as lost."""
-    if device.type == "cuda" or A.shape[1] > _GRAM:
+    if device.type == "cuda":
         from sparselens.decoders._path_torch import TorchPathEngine
 
         return TorchPathEngine(A, positive=positive, device=device, compile=False)
+    if A.shape[1] > _GRAM:
+        from sparselens.decoders._path_lazy import LazyPathEngine
+
+        return LazyPathEngine(A, positive=positive)
     from sparselens.decoders._path_gram import GramPathEngine
 
     return GramPathEngine(A, positive=positive)

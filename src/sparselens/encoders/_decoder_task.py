@@ -16,20 +16,23 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from sparselens._certificate_loss import Supports, certificate_loss, minimum_norm_dual
+from sparselens._certificate_loss import RIDGE, Supports, certificate_loss, minimum_norm_dual
 from sparselens._validation import FloatArray
 from sparselens.encoders._certificate_task import Columns, Judge, Score, one_cycle, solver
 from sparselens.encoders._supports import padded_parts
 from sparselens.train import Task
 
 _MARGIN = 0.5  # of the certificate loss that keeps rows from being traded
-_LONGEST = 3.0  # norm of a row's gradient: near a dependent support it has no bound
+_LONGEST = 3.0  # half the norm of a row's gradient: near a dependent support it has no bound
 
 
 def decoded_loss_and_gradient(
-    columns: torch.Tensor, X: sp.csr_array, X_hat: sp.csr_array
+    columns: torch.Tensor, X: sp.csr_array, X_hat: sp.csr_array, *, longest: float = _LONGEST, ridge: float = RIDGE
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The mean of ``‖x̂ − x‖²`` and its gradient (d, m) by the columns of A, the supports of X_hat held fixed."""
+    """The mean of ``‖x̂ − x‖²`` and its gradient (d, m) by the columns of A, the supports of X_hat held fixed.
+
+    A row's gradient is cut to the norm `longest`, and ``A_TᵀA_T`` is regularised by `ridge`.
+    """
     error = sp.csr_array(X_hat - X)
     n, d = X.shape
     loss = torch.tensor(float(error.data @ error.data) / n, dtype=columns.dtype, device=columns.device)
@@ -41,10 +44,10 @@ def decoded_loss_and_gradient(
         on_support.indptr, on_support.indices, on_support.data, max_length=columns.shape[1], max_parts=4
     )
     for (support, values), which in zip(parts, rows, strict=True):
-        dual = minimum_norm_dual(columns, Supports(_on(support, columns), _on(values, columns)))
+        dual = minimum_norm_dual(columns, Supports(_on(support, columns), _on(values, columns)), ridge=ridge)
         e = _on(error[which].toarray(), columns)
         length = torch.linalg.vector_norm(dual.u, dim=1) * torch.linalg.vector_norm(e, dim=1)
-        p = dual.u * (-2.0 / n * (_LONGEST / length.clamp_min(1e-12)).clamp_max(1.0))[:, None]
+        p = dual.u * (-2.0 / n * (longest / length.clamp_min(1e-12)).clamp_max(1.0))[:, None]
         gradient += e.t() @ p
     return loss, gradient
 
