@@ -113,7 +113,7 @@ class L1Decoder(BaseDecoder):
             highs = []
         if self.device is not None:
             return [_torch_path(self.A_, self.positive, self.device), *highs]
-        path = _gram_path if self.A_.shape[1] <= _GRAM_COLUMNS else _lazy_path
+        path = _small_path if self.A_.shape[1] <= _GRAM_COLUMNS else _lazy_path
         return [path(self.A_, self.positive), *highs]
 
     def _block_size(self) -> int:
@@ -198,10 +198,10 @@ def _highs(A: FloatArray, positive: bool) -> Engine:
     return HighsEngine(A, positive=positive)
 
 
-def _gram_path(A: FloatArray, positive: bool) -> Engine:
-    from sparselens.decoders._path_gram import GramPathEngine
+def _small_path(A: FloatArray, positive: bool) -> Engine:
+    from sparselens.decoders._path_small import SmallPathEngine
 
-    return GramPathEngine(A, positive=positive)
+    return SmallPathEngine(A, positive=positive)
 
 
 def _lazy_path(A: FloatArray, positive: bool) -> Engine:
