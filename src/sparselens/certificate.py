@@ -242,7 +242,7 @@ def _independent_rows(B: FloatArray, tol: float = RANK_TOL) -> np.ndarray:
 def _row_sums(X: sp.csr_array, values: FloatArray) -> FloatArray:
     """Sums over the stored entries of each row, of values that stand in the place of X.data."""
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    return np.bincount(rows, weights=values, minlength=X.shape[0])
+    return np.bincount(rows, weights=values, minlength=X.shape[0]).astype(np.float64)
 
 
 def _relative(value: FloatArray, scale: FloatArray) -> FloatArray:
