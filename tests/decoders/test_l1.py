@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from awkward import KINDS
 from helpers import gaussian, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
-from sparselens.decoders import l1
+from sparselens.decoders import _engine, l1
 from sparselens.decoders._highs import HighsEngine
-from sparselens.decoders._path_gram import GramPathEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
+from sparselens.decoders._path_small import SmallPathEngine
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.recovery import ConditionWarning, Status
 
-ENGINES = {"gram": GramPathEngine, "lazy": LazyPathEngine}  # the torch engine has the same tests in its own file
+ENGINES = {"small": SmallPathEngine, "lazy": LazyPathEngine}  # the torch engine has the same tests in its own file
 SEEDS = range(3)  # 36 kinds x 3 seeds x 12 rows: about 1,300 linear programs for each engine
 
 
@@ -53,10 +53,10 @@ def test_whatever_highs_proves_a_path_alone_proves_too_and_they_agree(engine, ki
         _compare(kind, seed, *_judged(A, Y, positive, ENGINES[engine](A, positive=positive).solve(Y)))
 
 
-@pytest.mark.parametrize("columns", [0, 10**6], ids=["lazy", "gram"])
+@pytest.mark.parametrize("cached", [0, 10**6], ids=["lazy", "small"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_highs_proves_the_decoder_proves_too(columns, kind, monkeypatch):
-    monkeypatch.setattr(l1, "_GRAM_COLUMNS", columns)
+def test_whatever_highs_proves_the_decoder_proves_too(cached, kind, monkeypatch):
+    monkeypatch.setattr(_engine, "_CACHED", cached)
     for seed in SEEDS:
         A, Y, positive = KINDS[kind](seed)
         with warnings.catch_warnings():
@@ -89,15 +89,15 @@ def test_the_forms_of_the_path_agree_where_the_answer_is_unique(kind):
         assert abs(one.x[unique] - other.x[unique]).max() <= 1e-10 * abs(one.x).max()
 
 
-def test_the_lazy_path_is_used_for_wide_matrices_and_agrees_with_the_gram_path(monkeypatch):
+def test_the_lazy_path_is_used_for_large_matrices_and_agrees_with_the_small_one(monkeypatch):
     A = gaussian(30, 400, 0)
     Y = sparse_rows(50, 400, 6, 1) @ A.T
-    narrow = L1Decoder().bind(A)
-    monkeypatch.setattr(l1, "_GRAM_COLUMNS", 100)
-    wide = L1Decoder().bind(A)
-    assert isinstance(narrow._engines_[0], GramPathEngine)
-    assert isinstance(wide._engines_[0], LazyPathEngine)
-    assert abs(narrow.decode(Y).x - wide.decode(Y).x).max() <= 1e-10
+    small = L1Decoder().bind(A)
+    monkeypatch.setattr(_engine, "_CACHED", 100)
+    large = L1Decoder().bind(A)
+    assert isinstance(small._engines_[0], SmallPathEngine)
+    assert isinstance(large._engines_[0], LazyPathEngine)
+    assert abs(small.decode(Y).x - large.decode(Y).x).max() <= 1e-10
 
 
 # ---- invariances ---------------------------------------------------------------------------------------------

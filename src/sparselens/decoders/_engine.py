@@ -50,3 +50,17 @@ class WhenNeeded:
         if self.engine is None:
             self.engine = self.make(*self.arguments)
         return self.engine.solve(Y)
+
+
+_CACHED = 2**19  # entries of A up to which it stays in the cache in single precision (2 MB)
+
+
+def path_engine(A: FloatArray, *, positive: bool) -> Engine:
+    """The compiled path that suits the size of A; numba is imported, and where necessary asked to compile, here."""
+    if A.size <= _CACHED:
+        from sparselens.decoders._path_small import SmallPathEngine
+
+        return SmallPathEngine(A, positive=positive)
+    from sparselens.decoders._path_lazy import LazyPathEngine
+
+    return LazyPathEngine(A, positive=positive)

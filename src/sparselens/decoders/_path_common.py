@@ -11,7 +11,9 @@ taken as ``A[j]`` counts references with atomic instructions, which cost more th
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,18 +27,39 @@ BIG = 1e300  # stands for infinity, so that no loop has to think about inf − i
 PIVOT = 1e-13  # a column with less than this part of its square norm outside span(A_S) is taken as dependent
 
 # Sums may be reordered and fused, which is what lets them run in vector registers; NaN and infinity keep their meaning.
-_FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
+_OPTIONS: dict[str, Any] = {
+    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+    "error_model": "numpy",
+    "boundscheck": False,
+}
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function with numba and keep the machine code on disk for the next process, where that is possible."""
+    """Compile a function that only compiled functions call, when one of them is first called."""
     from numba import njit
 
-    options: dict[str, Any] = {"fastmath": _FASTMATH, "error_model": "numpy", "boundscheck": False}
+    options: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return njit(**options)(function)
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """Compile a function that Python calls, when it is first called; keep the machine code for the next process.
+
+    Numba notices when the file of a cached function changes, but not when a file changes whose functions it calls.
+    A cached function therefore has a closure on `source_stamp`, which numba makes a part of the key.
+    """
+    from numba import njit
+
     try:
-        return njit(cache=True, **options)(function)
+        return njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no folder to write to: compile for this process alone
-        return njit(**options)(function)
+        return njit(**_OPTIONS)(function)
+
+
+def source_stamp() -> int:
+    """A number that changes when the source of a compiled function does."""
+    folder = Path(__file__).parent
+    return zlib.crc32(b"".join((folder / f"_path_{name}.py").read_bytes() for name in ("common", "steps")))
 
 
 # ---- sums over columns -----------------------------------------------------------------------------------------------
@@ -161,6 +184,17 @@ def join(M, w, k, b, square, rate, sign, v):
 
 
 @compiled
+def move_last(M, last, p):
+    """Put the last row and column of M into the place of row and column p."""
+    if p != last:
+        for a in range(last):
+            M[p, a] = M[last, a]
+        M[p, p] = M[last, last]
+        for a in range(last):
+            M[a, p] = M[p, a]
+
+
+@compiled
 def leave(M, w, k, p, v):
     """Take position p out of M and ``w = M s``; the last position takes its place."""
     for a in range(k):
@@ -172,14 +206,96 @@ def leave(M, w, k, p, v):
         for c in range(k):
             M[a, c] -= f * v[c]
         w[a] -= t * v[a]
-    last = k - 1
-    if p != last:
-        for a in range(last):
-            M[p, a] = M[last, a]
-        M[p, p] = M[last, last]
-        for a in range(last):
-            M[a, p] = M[p, a]
-        w[p] = w[last]
+    move_last(M, k - 1, p)
+    w[p] = w[k - 1]
+
+
+# ---- the same for a large M, whose changes are collected: M + Σ_i factor[i] N[i] N[i]ᵀ is meant ----------------------
+
+
+@compiled
+def late_join(M, w, known, k, b, square, rate, sign, N, factor, n_late):
+    """`join` at position k as change number n_late; M itself holds the first `known` positions."""
+    v = N[n_late]
+    for a in range(k + 1):
+        v[a] = 0.0
+    for a in range(known):  # v = Mb from the lower triangle alone: half the memory to read
+        ba, total = b[a], 0.0
+        for c in range(a):
+            v[c] += ba * M[a, c]
+            total += b[c] * M[a, c]
+        v[a] += total + ba * M[a, a]
+    for i in range(n_late):
+        total = 0.0
+        for a in range(k):
+            total += N[i, a] * b[a]
+        total *= factor[i]
+        for a in range(k):
+            v[a] += total * N[i, a]
+    pivot = square
+    for a in range(k):
+        pivot -= b[a] * v[a]
+    if not pivot > PIVOT * square:
+        return False
+    v[k] = -1.0
+    factor[n_late] = 1.0 / pivot
+    t = (sign - rate) / pivot
+    for a in range(k):
+        w[a] -= t * v[a]
+    w[k] = t
+    for i in range(n_late):
+        N[i, k] = 0.0
+    return True
+
+
+@compiled
+def late_leave(M, w, known, k, p, N, factor, n_late):
+    """`leave` as change number n_late; position p stays as a dead one, with zeros in M and in w."""
+    v = N[n_late]
+    for a in range(k):
+        v[a] = M[p, a] if a < known and p < known else 0.0
+    for i in range(n_late):
+        f = factor[i] * N[i, p]
+        for a in range(k):
+            v[a] += f * N[i, a]
+    factor[n_late] = -1.0 / v[p]
+    t = w[p] / v[p]
+    for a in range(k):
+        w[a] -= t * v[a]
+    w[p] = 0.0
+
+
+@compiled
+def make_changes(M, known, k, N, factor, n_late):
+    """Add the collected changes to M, which then holds k positions."""
+    if n_late == 0:
+        return
+    for a in range(k):
+        for c in range(known if a < known else 0, k):
+            M[a, c] = 0.0
+    for a in range(k):
+        i = 0
+        while i + 8 <= n_late:
+            f0, f1, f2 = factor[i] * N[i, a], factor[i + 1] * N[i + 1, a], factor[i + 2] * N[i + 2, a]
+            f3, f4, f5 = factor[i + 3] * N[i + 3, a], factor[i + 4] * N[i + 4, a], factor[i + 5] * N[i + 5, a]
+            f6, f7 = factor[i + 6] * N[i + 6, a], factor[i + 7] * N[i + 7, a]
+            for c in range(k):
+                M[a, c] += (
+                    f0 * N[i, c]
+                    + f1 * N[i + 1, c]
+                    + f2 * N[i + 2, c]
+                    + f3 * N[i + 3, c]
+                    + f4 * N[i + 4, c]
+                    + f5 * N[i + 5, c]
+                    + f6 * N[i + 6, c]
+                    + f7 * N[i + 7, c]
+                )
+            i += 8
+        while i < n_late:
+            f0 = factor[i] * N[i, a]
+            for c in range(k):
+                M[a, c] += f0 * N[i, c]
+            i += 1
 
 
 # ---- in and out ------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import numpy as np
 
 from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
-from sparselens.decoders._path_common import UNDERWAY, compiled, pack
-from sparselens.decoders._path_problem import Geometry, grow_rows, make_problem, make_rows
+from sparselens.decoders._path_common import UNDERWAY, compiled, entry, pack, source_stamp
+from sparselens.decoders._path_problem import Geometry, grow_rows, largest_room, make_problem, make_rows
 from sparselens.decoders._path_steps import MOST_EVENTS, SIZE, STEPS, Row, begin, turn
 
 _SLOTS = 64  # rows that are solved side by side
@@ -42,9 +42,9 @@ def _row(rows, i):
         rows.past_r,
         rows.at,
         rows.w32,
-        rows.move,
         rows.move32,
-        rows.H,
+        rows.N,
+        rows.factor,
         rows.c,
         rows.g,
         rows.ratio,
@@ -57,24 +57,30 @@ def _row(rows, i):
     )
 
 
-@compiled
-def _begin_rows(problem, rows, slots):
-    for slot in slots:
-        begin(problem, _row(rows, slot))
+def _make_turn_rows(stamp):
+    @entry
+    def turn_rows(problem, rows, slots, P, results):
+        """One turn of the row in each slot, with what its look saw in P; without P the rows begin."""
+        for i in range(len(slots)):
+            row = _row(rows, slots[i])
+            if len(P) == 0:
+                begin(problem, row)
+                continue
+            if problem.signed:
+                for j in range(P.shape[1]):
+                    P[i, j] = abs(P[i, j])
+            results[i] = turn(problem, row, P[i])
+        return stamp
+
+    return turn_rows
 
 
-@compiled
-def _turn_rows(problem, rows, slots, P, results):
-    """One turn of the row in each slot, with what its look saw in P."""
-    for i in range(len(slots)):
-        if problem.signed:
-            for j in range(P.shape[1]):
-                P[i, j] = abs(P[i, j])
-        results[i] = turn(problem, _row(rows, slots[i]), P[i])
+_turn_rows = _make_turn_rows(source_stamp())
+_NO_LOOK = np.zeros((0, 0), dtype=np.float32)
 
 
 class LazyPathEngine:
-    """Solve rows by following their LASSO paths side by side, without a Gram matrix.
+    """Solve rows by following their LASSO paths side by side.
 
     Rows take turns: one product in single precision looks at all columns for every row, then each follows its path on
     its own working set. A row that is done makes room for the next one.
@@ -85,8 +91,7 @@ class LazyPathEngine:
         self.problem = make_problem(
             self.geometry,
             positive=positive,
-            gram=False,
-            target=target or max(128, len(A) // 2),
+            target=target or max(128, len(A)),
             first_events=_FIRST_EVENTS,
         )
         self.slots = slots
@@ -98,7 +103,7 @@ class LazyPathEngine:
         S, X = np.zeros((n, problem.most), dtype=np.int64), np.zeros((n, problem.most))
         U = np.zeros((n, m))
         outcome, size, steps = np.zeros((3, n), dtype=np.int64)
-        rows = make_rows(problem, room=min(problem.most, _FIRST_ROOM) + 1, slots=min(n, self.slots))
+        rows = make_rows(problem, room=min(largest_room(problem), _FIRST_ROOM), slots=min(n, self.slots))
         free, waiting = list(range(len(rows.n))), list(range(n - 1, -1, -1))
         holds = np.zeros(len(rows.n), dtype=np.int64)  # which row of Y is in each slot
         busy = np.zeros(0, dtype=np.int64)
@@ -107,7 +112,7 @@ class LazyPathEngine:
             if new:
                 holds[new] = [waiting.pop() for _ in new]
                 rows.y[new], rows.true_y[new] = path_Y[holds[new]], true_Y[holds[new]]
-                _begin_rows(problem, rows, np.array(new, dtype=np.int64))
+                _turn_rows(problem, rows, np.array(new, dtype=np.int64), _NO_LOOK, np.zeros(0, dtype=np.int64))
                 busy = np.concatenate([busy, np.array(new, dtype=np.int64)])
             rows = grow_rows(rows, problem, int(rows.n[busy, SIZE].max()) + MOST_EVENTS + 1)
             P = rows.z[busy] @ problem.A32.T

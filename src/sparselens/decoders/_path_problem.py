@@ -11,7 +11,6 @@ from sparselens.decoders._path_steps import MOST_EVENTS, Problem, Row
 _WHITEN = 10.0  # condition number from which on the path is followed on a whitened matrix
 _RANK = 1e-12  # singular values below this part of the largest count as zero
 _OVERLOOKED = 512  # room for columns that send a row back before it gets past them
-_NOTHING, _NOTHING32 = np.zeros((1, 1)), np.zeros((1, 1), dtype=np.float32)
 
 
 class Geometry:
@@ -42,25 +41,21 @@ class Geometry:
         return padded(white / scale), padded(Y / scale), scale
 
 
-def make_problem(geometry: Geometry, *, positive: bool, gram: bool, target: int, first_events: int) -> Problem:
+def make_problem(geometry: Geometry, *, positive: bool, target: int, first_events: int) -> Problem:
     """The arrays that all rows share."""
     A, true = geometry.columns, geometry.true
-    whitening = _NOTHING
+    whitening = np.zeros((1, 1))
     if geometry.transform is not None:
         whitening = np.zeros((A.shape[1], true.shape[1]))
         whitening[: geometry.transform.shape[1], : geometry.shape[0]] = geometry.transform.T
-    G = A @ A.T if gram else _NOTHING
     rank = geometry.shape[0] if geometry.transform is None else geometry.transform.shape[1]
     return Problem(
         A=A,
-        A32=_NOTHING32 if gram else A.astype(np.float32),
-        G=G,
-        G32=G.astype(np.float32),
+        A32=A.astype(np.float32),
         norms=np.sqrt(np.einsum("ij,ij->i", A, A)).astype(np.float32),
         true=true,
         whitening=whitening,
         signed=not positive,
-        has_gram=gram,
         whitened=geometry.transform is not None,
         target=min(target, len(A)),
         first_events=first_events,
@@ -69,11 +64,16 @@ def make_problem(geometry: Geometry, *, positive: bool, gram: bool, target: int,
     )
 
 
+def largest_room(problem: Problem) -> int:
+    """Positions that a support can need: some stay occupied for a while after a column has left."""
+    return problem.most + MOST_EVENTS + 1
+
+
 def make_rows(problem: Problem, *, room: int, slots: int | None = None) -> Row:
     """The arrays of one row with room for a support of that size, or of as many rows as there are slots."""
     d, m = problem.A.shape
     q, single, integer = MOST_EVENTS + 1, np.float32, np.int64
-    width = min(d, 2 * problem.target + problem.most + _OVERLOOKED)
+    width = min(d, 2 * problem.target + _OVERLOOKED) + MOST_EVENTS
     true_m = problem.true.shape[1]
     each = () if slots is None else (slots,)
     return Row(
@@ -100,9 +100,9 @@ def make_rows(problem: Problem, *, room: int, slots: int | None = None) -> Row:
         past_r=np.zeros((q, m)),
         at=np.zeros(room, dtype=integer),
         w32=np.zeros(room, dtype=single),
-        move=np.zeros(m),
         move32=np.zeros(m, dtype=single),
-        H=np.zeros((room, width) if problem.has_gram else (1, 1), dtype=single),
+        N=np.zeros((MOST_EVENTS, room)),
+        factor=np.zeros(MOST_EVENTS),
         c=np.zeros(width, dtype=single),
         g=np.zeros(width, dtype=single),
         ratio=np.zeros(width, dtype=single),
@@ -118,10 +118,10 @@ def make_rows(problem: Problem, *, room: int, slots: int | None = None) -> Row:
 def grow_rows(rows: Row, problem: Problem, room: int) -> Row:
     """The same rows with room for a larger support, where they lack it: memory follows the supports, not m."""
     old = rows.M.shape[-1]
-    room = min(room, problem.most + 1)
-    if room <= old:
+    most = largest_room(problem)
+    if min(room, most) <= old:
         return rows
-    room = min(max(room, 3 * old // 2), problem.most + 1)
+    room = min(max(room, 3 * old // 2), most)
     grown = {}
     for name, value in rows._asdict().items():
         axes = _SUPPORT_AXES.get(name, ())
@@ -139,4 +139,5 @@ _SUPPORT_AXES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("S", "sign", "x", "w"), (1,)),
     **dict.fromkeys(("past_support", "past_sign", "past_x"), (2,)),
     **dict.fromkeys(("at", "w32", "b", "v"), (0,)),
+    "N": (1,),
 }

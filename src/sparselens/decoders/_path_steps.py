@@ -29,12 +29,16 @@ from sparselens.decoders._path_common import (
     combine_rows,
     compiled,
     join,
+    late_join,
+    late_leave,
     leave,
+    make_changes,
+    move_last,
     norm,
     residual,
 )
 
-MOST_EVENTS = 32  # events between two looks at all columns, at most
+MOST_EVENTS = 64  # events between two looks at all columns, at most
 _NEVER = np.float32(1e30)
 _FLAT = np.float32(1e-6)  # a correlation that falls as fast as λ, to single precision, never reaches it
 _SINGLE = np.float32(1e-6)  # error of a product in single precision, relative to the norms of its factors
@@ -43,6 +47,7 @@ _ROUNDING = 1e-7  # an event that close to λ = 0 is the end of the path
 _DEPENDENT = 1e-11  # 1 − g of a column whose correlation stays at λ, to double precision
 _REACHED = 1e-9  # ‖Ax − y‖ / ‖y‖ up to which the end of the path counts as a solution
 _MOST_ENDS = 20  # ends of the path that turn out to be none, before the row is left to another solver
+_LATE = 128  # from this size on M is changed once a segment, not once an event: it no longer fits the nearest cache
 _FRESH = 1 / 16  # look again when λ has fallen to this part, because errors are relative to the λ of the last look
 
 # The places in Row.n: size of the support, width of W, events to the next look, events since the last look (or the
@@ -53,17 +58,14 @@ BEGIN, CHECK, RETURNED, ENDED = range(4)  # what the last look was for
 
 
 class Problem(NamedTuple):
-    """What all rows share. An array that is not used has one entry."""
+    """What all rows share."""
 
     A: np.ndarray  # (d, m) columns on which the path is followed
-    A32: np.ndarray  # (d, m) the same in single precision, where there is no Gram matrix
-    G: np.ndarray  # (d, d) Gram matrix, where it is used
-    G32: np.ndarray  # (d, d) the same in single precision
+    A32: np.ndarray  # (d, m) the same in single precision
     norms: np.ndarray  # (d,) float32 norms of the columns
     true: np.ndarray  # (d, m') columns of the matrix itself: A, or what A was whitened from
     whitening: np.ndarray  # (m, m') T with A = T · true, where the matrix is whitened
     signed: bool
-    has_gram: bool
     whitened: bool
     target: int  # columns of W outside the support
     first_events: int  # events before the first look
@@ -87,7 +89,7 @@ class Row(NamedTuple):
     u: np.ndarray  # (m,) dual vector, or the proof that there is no solution
     true_u: np.ndarray  # (m',) the same for the matrix itself
     z: np.ndarray  # (m,) float32, what the next look multiplies with all columns
-    W: np.ndarray  # (width,) columns of the working set
+    W: np.ndarray  # (width,) columns of the working set, without the support
     V: np.ndarray  # columns that sent the row back, kept in W until the path is past them
     past_k: np.ndarray  # (q+1,) the breakpoints since the last look: size of the support,
     past_lam: np.ndarray  # (q+1,) λ,
@@ -96,11 +98,11 @@ class Row(NamedTuple):
     past_x: np.ndarray  # (q+1, K) and values
     # scratch
     past_r: np.ndarray  # (q+1, m)
-    at: np.ndarray  # (K,) where the support stands in W
+    at: np.ndarray  # (K,) the place in W from which a column joined; −1 for those that were there before
     w32: np.ndarray  # (K,)
-    move: np.ndarray  # (m,) A_S w
-    move32: np.ndarray  # (m,)
-    H: np.ndarray  # (K, width) float32, H[a, i] = a_{S[a]}ᵀ a_{W[i]}, where there is a Gram matrix
+    move32: np.ndarray  # (m,) A_S w
+    N: np.ndarray  # (q, K) changes of M that are not made yet: M + Σ_i f_i N[i] N[i]ᵀ is meant
+    factor: np.ndarray  # (q,) the f_i
     c: np.ndarray  # (width,) float32 correlations of W with the residual
     g: np.ndarray  # (width,) float32, how fast they fall
     ratio: np.ndarray  # (width,) float32, when they reach λ
@@ -148,10 +150,10 @@ def _overlooked(problem, row, p):
     norms, mark, V, W, S = problem.norms, row.mark, row.V, row.W, row.S
     start, ended = row.n[OVERLOOKED], row.n[MODE] == ENDED
     limit = row.f[LIMIT] if ended else 1.0
-    n_known = row.n[SIZE] if ended else row.n[WIDTH]
-    known = S if ended else W
-    for i in range(n_known):
-        mark[known[i]] = 1
+    for a in range(row.n[SIZE]):
+        mark[S[a]] = 1
+    for i in range(0 if ended else row.n[WIDTH]):
+        mark[W[i]] = 1
     for i in range(0 if ended else start):
         mark[V[i]] = 1
     length = np.float32(0.0)
@@ -171,8 +173,10 @@ def _overlooked(problem, row, p):
         if p[j] > bound + band * norms[j] and mark[j] == 0 and end < len(V):
             V[end] = j
             end += 1
-    for i in range(n_known):
-        mark[known[i]] = 0
+    for a in range(row.n[SIZE]):
+        mark[S[a]] = 0
+    for i in range(0 if ended else row.n[WIDTH]):
+        mark[W[i]] = 0
     for i in range(0 if ended else start):
         mark[V[i]] = 0
     if start == len(V) and found > 0:
@@ -190,35 +194,31 @@ def _overlooked(problem, row, p):
 
 @compiled
 def _stock(problem, row, p):
-    """Make W of the support, the columns in V and those with the largest correlations."""
-    W, S, V, at, H, closed, mark = row.W, row.S, row.V, row.at, row.H, row.closed, row.mark
-    k = row.n[SIZE]
+    """Make W of the columns in V and of those with the largest correlations outside the support."""
+    W, S, V, at, closed, mark = row.W, row.S, row.V, row.at, row.closed, row.mark
+    k, most = row.n[SIZE], len(W) - MOST_EVENTS  # columns that leave the support will need room
     level = _level(p, problem.target)
     for a in range(k):
-        W[a], at[a], closed[a] = S[a], a, _NEVER
+        at[a] = -1
         mark[S[a]] = 1
-    width = k
+    width = 0
     for i in range(row.n[OVERLOOKED]):
-        if mark[V[i]] == 0 and width < len(W):
+        if mark[V[i]] == 0:
             W[width] = V[i]
             mark[V[i]] = 1
             width += 1
-    n_marked = width
+    n_overlooked = width
     for j in range(len(p)):
-        if p[j] >= level and mark[j] == 0 and width < len(W):
+        if p[j] >= level and mark[j] == 0 and width < most:
             W[width] = j
             width += 1
-    for i in range(n_marked):
+    for a in range(k):
+        mark[S[a]] = 0
+    for i in range(n_overlooked):
         mark[W[i]] = 0
-    for i in range(k, width):
+    for i in range(width):
         closed[i] = np.float32(0.0)
     column_dots(problem.A, W, width, row.r, row.c)  # in double: near the end r/λ is long, and p too coarse
-    if problem.has_gram:
-        G32 = problem.G32
-        for a in range(k):
-            j = S[a]
-            for i in range(width):
-                H[a, i] = G32[j, W[i]]
     row.n[WIDTH] = width
 
 
@@ -228,44 +228,24 @@ def _stock(problem, row, p):
 @compiled
 def _rates(problem, row, k, width):
     """How fast the correlations of W fall with λ: ``g = A_Wᵀ A_S w``."""
-    w32 = row.w32
-    if problem.has_gram:
-        for a in range(k):
-            w32[a] = row.w[a]
-        combine_rows(row.H, w32, k, width, row.g)
-        return
-    move, move32 = row.move, row.move32
-    for i in range(len(move)):
-        move[i] = 0.0
-    add_columns(problem.A, row.S, k, row.w, 1.0, move)
-    for i in range(len(move)):
-        move32[i] = move[i]
+    w32, move32 = row.w32, row.move32
+    for a in range(k):
+        w32[a] = row.w[a]
+    for i in range(len(move32)):
+        move32[i] = np.float32(0.0)
+    add_columns(problem.A32, row.S, k, w32, np.float32(1.0), move32)
     column_dots(problem.A32, row.W, width, move32, row.g)
 
 
 @compiled
-def _products(problem, S, k, j, b):
-    """``b = A_Sᵀ a_j``"""
-    if problem.has_gram:
-        G = problem.G
-        for a in range(k):
-            b[a] = G[j, S[a]]
-    else:
-        column_dots(problem.A, S, k, problem.A[j], b)
-
-
-@compiled
 def _confirm(problem, row, k, lam, j):
-    """In double precision: how far λ falls until column j joins, its sign, and how fast its correlation falls."""
-    if problem.has_gram:
-        b, x, w = row.b, row.x, row.w
-        _products(problem, row.S, k, j, b)
-        value, rate = column_dot(problem.A, j, row.y), 0.0
-        for a in range(k):
-            value -= b[a] * x[a]
-            rate += b[a] * w[a]
-    else:
-        value, rate = column_dot(problem.A, j, row.r), column_dot(problem.A, j, row.move)
+    """In double precision, with b = A_Sᵀa_j: how far λ falls until column j joins, its sign, and its rate."""
+    b, x, w = row.b, row.x, row.w
+    column_dots(problem.A, row.S, k, problem.A[j], b)
+    value, rate = column_dot(problem.A, j, row.y), 0.0
+    for a in range(k):
+        value -= b[a] * x[a]
+        rate += b[a] * w[a]
     step, sign = (lam - value) / (1.0 - rate) if 1.0 - rate > _DEPENDENT else BIG, 1.0
     if problem.signed and 1.0 + rate > _DEPENDENT and (lam + value) / (1.0 + rate) < step:
         step, sign = (lam + value) / (1.0 + rate), -1.0
@@ -273,10 +253,11 @@ def _confirm(problem, row, k, lam, j):
 
 
 @compiled
-def _next_join(problem, row, k, lam, width):
+def _next_join(problem, row, k, lam, width, until_drop):
     """The first column of W to reach λ: how far λ falls until then, its place in W, its sign and its rate.
 
-    Single precision proposes a column and double precision confirms it, until the first one is a confirmed one.
+    Single precision proposes a column and double precision confirms it, until the first one is a confirmed one, or
+    comes well after the next drop.
     """
     c, g, ratio, closed = row.c, row.g, row.ratio, row.closed
     one, lam32 = np.float32(1.0), np.float32(lam)
@@ -290,7 +271,7 @@ def _next_join(problem, row, k, lam, width):
         for i in range(width):
             up = one - g[i]
             ratio[i] = (lam32 - c[i]) / up + closed[i] if up > _FLAT else _NEVER
-    enough = lam * (1.0 - row.f[LAST_STEP])
+    enough = min(lam * (1.0 - row.f[LAST_STEP]), 1.01 * until_drop)
     confirmed, step, sign, rate = -1, BIG, 1.0, 0.0
     for _ in range(width):
         first, place = _NEVER, -1
@@ -321,37 +302,41 @@ def _next_drop(x, w, sign, k):
 
 @compiled
 def _remember(row, t, k, lam):
-    """Keep breakpoint t."""
-    row.past_k[t] = k
-    row.past_lam[t] = lam
+    """Keep breakpoint t; positions without a sign have left the support."""
     S, sign, x = row.S, row.sign, row.x
     past_support, past_sign, past_x = row.past_support, row.past_sign, row.past_x
+    size = 0
     for a in range(k):
-        past_support[t, a] = S[a]
-        past_sign[t, a] = sign[a]
-        past_x[t, a] = x[a]
+        if sign[a] != 0.0:
+            past_support[t, size] = S[a]
+            past_sign[t, size] = sign[a]
+            past_x[t, size] = x[a]
+            size += 1
+    row.past_k[t] = size
+    row.past_lam[t] = lam
 
 
 @compiled
 def _advance(problem, row):
     """Follow the path on W for some events; True where λ reaches 0."""
-    M, H, W, S, at, sign, x, w = row.M, row.H, row.W, row.S, row.at, row.sign, row.x, row.w
-    c, g, b, v, r, move, closed, rejected = row.c, row.g, row.b, row.v, row.r, row.move, row.closed, row.rejected
-    G, G32 = problem.G, problem.G32
-    has_gram = problem.has_gram
+    M, W, S, at, sign, x, w = row.M, row.W, row.S, row.at, row.sign, row.x, row.w
+    c, g, b, v, closed, rejected = row.c, row.g, row.b, row.v, row.closed, row.rejected
     zero = np.float32(0.0)
     k, width, lam = row.n[SIZE], row.n[WIDTH], row.f[LAM]
+    # A large M is changed once for many events: until then dead positions stay, and n_late changes are to be made
+    late = k >= _LATE
+    known, n_late, n_dead = k, 0, 0
     banned = -1  # a column that has just left may not come back at once
     n_rejected = 0
     stale = _FRESH * lam
     _remember(row, 0, k, lam)
     event, ended = 0, False
-    while event < row.n[EVENTS] and k > 0 and lam >= stale:
+    while event < row.n[EVENTS] and k > n_dead and lam >= stale:
         _rates(problem, row, k, width)
-        until_join, place, new_sign, rate = BIG, -1, 1.0, 0.0
-        if k < problem.most:  # `most` columns span all that A reaches: r = λu falls evenly and nothing can join
-            until_join, place, new_sign, rate = _next_join(problem, row, k, lam, width)
         until_drop, position = _next_drop(x, w, sign, k)
+        until_join, place, new_sign, rate = BIG, -1, 1.0, 0.0
+        if k - n_dead < problem.most:  # `most` columns span all that A reaches: r = λu, and nothing can join
+            until_join, place, new_sign, rate = _next_join(problem, row, k, lam, width, until_drop)
         step = min(until_join, until_drop)
         ended = step >= lam * (1.0 - _ROUNDING)
         if ended:
@@ -364,42 +349,54 @@ def _advance(problem, row):
         step32 = np.float32(step)
         for i in range(width):
             c[i] -= step32 * g[i]
-        if not has_gram:
-            for i in range(len(r)):
-                r[i] -= step * move[i]
         if banned >= 0:
             closed[banned] = zero
             banned = -1
         if until_drop <= until_join:
-            banned = at[position]
-            c[banned] = np.float32(lam * sign[position])
             for i in range(n_rejected):  # they depended on the support, which now changes
                 closed[rejected[i]] = zero
             n_rejected = 0
-            closed[banned] = _NEVER
-            leave(M, w, k, position, v)
-            k -= 1
-            if position != k:
+            banned = at[position]
+            if banned < 0:  # it was in the support before W was made
+                banned = width
+                width += 1
+                W[banned] = S[position]
+            c[banned], closed[banned] = np.float32(lam * sign[position]), _NEVER
+            if late:
+                late_leave(M, w, known, k, position, row.N, row.factor, n_late)
+                n_late += 1
+                n_dead += 1
+                x[position], sign[position] = 0.0, 0.0
+            else:
+                leave(M, w, k, position, v)
+                k -= 1
                 S[position], at[position], sign[position], x[position] = S[k], at[k], sign[k], x[k]
-                for i in range(width if has_gram else 0):
-                    H[position, i] = H[k, i]
         else:
             j = W[place]
             closed[place] = _NEVER
-            if not has_gram:
-                _products(problem, S, k, j, b)
-            square = G[j, j] if has_gram else column_dot(problem.A, j, problem.A[j])
-            if join(M, w, k, b, square, rate, new_sign, v):
+            square = column_dot(problem.A, j, problem.A[j])
+            if late:
+                for a in range(k):
+                    b[a] *= abs(sign[a])  # dead positions take no part
+                joined = late_join(M, w, known, k, b, square, rate, new_sign, row.N, row.factor, n_late)
+                n_late += 1 if joined else 0
+            else:
+                joined = join(M, w, k, b, square, rate, new_sign, v)
+            if joined:
                 S[k], at[k], sign[k], x[k] = j, place, new_sign, 0.0
-                for i in range(width if has_gram else 0):
-                    H[k, i] = G32[j, W[i]]
                 k += 1
             else:
                 rejected[n_rejected] = place
                 n_rejected += 1
         event += 1
         _remember(row, event, k, lam)
-    row.n[SIZE], row.n[DONE] = k, event
+    make_changes(M, known, k, row.N, row.factor, n_late)
+    for a in range(k - 1, -1, -1):
+        if sign[a] == 0.0:
+            k -= 1
+            move_last(M, k, a)
+            S[a], sign[a], x[a], w[a] = S[k], sign[k], x[k], w[k]
+    row.n[SIZE], row.n[WIDTH], row.n[DONE] = k, width, event
     row.n[STEPS] += event + (1 if ended else 0)
     row.f[LAM] = lam
     return ended
@@ -441,7 +438,7 @@ def _return_to(problem, row, t):
     for past in range(past_k):
         j = past_support[t, past]
         if mark[j] > 0:
-            _products(problem, S, k, j, b)
+            column_dots(problem.A, S, k, problem.A[j], b)
             join(M, w, k, b, column_dot(problem.A, j, problem.A[j]), 0.0, 0.0, v)
             S[k] = j
             mark[j] = -mark[j]

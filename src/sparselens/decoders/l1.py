@@ -13,13 +13,12 @@ import scipy.sparse as sp
 
 from sparselens._validation import FloatArray, check_choice
 from sparselens.certificate import Verifier
-from sparselens.decoders._engine import Engine, WhenNeeded
+from sparselens.decoders._engine import Engine, WhenNeeded, path_engine
 from sparselens.decoders.base import BaseDecoder, Progress
 from sparselens.parallel import count_jobs, decode_in_worker, map_in_order
 from sparselens.recovery import ConditionWarning, Recovery, Status
 
 _CONDITION = 1e6  # beyond this condition number 1e-10 is not promised
-_GRAM_COLUMNS = 3000  # up to this d the Gram matrix AᵀA fits near the processor
 
 
 class L1Decoder(BaseDecoder):
@@ -113,8 +112,7 @@ class L1Decoder(BaseDecoder):
             highs = []
         if self.device is not None:
             return [_torch_path(self.A_, self.positive, self.device), *highs]
-        path = _gram_path if self.A_.shape[1] <= _GRAM_COLUMNS else _lazy_path
-        return [path(self.A_, self.positive), *highs]
+        return [path_engine(self.A_, positive=self.positive), *highs]
 
     def _block_size(self) -> int:
         if self.device is not None:
@@ -196,18 +194,6 @@ def _highs(A: FloatArray, positive: bool) -> Engine:
     from sparselens.decoders._highs import HighsEngine
 
     return HighsEngine(A, positive=positive)
-
-
-def _gram_path(A: FloatArray, positive: bool) -> Engine:
-    from sparselens.decoders._path_gram import GramPathEngine
-
-    return GramPathEngine(A, positive=positive)
-
-
-def _lazy_path(A: FloatArray, positive: bool) -> Engine:
-    from sparselens.decoders._path_lazy import LazyPathEngine
-
-    return LazyPathEngine(A, positive=positive)
 
 
 def _torch_path(A: FloatArray, positive: bool, device: str) -> Engine:

@@ -16,13 +16,12 @@ from torch import nn
 from sparselens._certificate_loss import Supports, certificate_loss
 from sparselens._validation import FloatArray, unit_rows
 from sparselens.certificate import minimum_norm_dual
-from sparselens.decoders._engine import Engine
+from sparselens.decoders._engine import Engine, path_engine
 from sparselens.encoders._supports import SupportSampler, padded_parts
 from sparselens.metrics import EXACT
 from sparselens.train import Task
 
 _AT_ONCE = 8  # batches whose supports are drawn together: numpy's calls cost as much as their work
-_GRAM = 3000  # columns up to which the path on a Gram matrix is the faster one
 _SURE = 1e-3  # a certificate with this slack needs no linear program to say that a row comes back
 
 
@@ -118,13 +117,7 @@ def solver(A: FloatArray, positive: bool, device: torch.device) -> Engine:
         from sparselens.decoders._path_torch import TorchPathEngine
 
         return TorchPathEngine(A, positive=positive, device=device, compile=False)
-    if A.shape[1] > _GRAM:
-        from sparselens.decoders._path_lazy import LazyPathEngine
-
-        return LazyPathEngine(A, positive=positive)
-    from sparselens.decoders._path_gram import GramPathEngine
-
-    return GramPathEngine(A, positive=positive)
+    return path_engine(A, positive=positive)
 
 
 class Columns(nn.Module):

@@ -1,4 +1,4 @@
-"""The exact ℓ1 path for matrices that fit the processor's cache: one row at a time, on a shared Gram matrix."""
+"""The exact ℓ1 path for matrices that fit the processor's cache: one row at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
-from sparselens.decoders._path_common import UNDERWAY, compiled, pack
-from sparselens.decoders._path_problem import Geometry, make_problem, make_rows
+from sparselens.decoders._path_common import UNDERWAY, compiled, entry, pack, source_stamp
+from sparselens.decoders._path_problem import Geometry, largest_room, make_problem, make_rows
 from sparselens.decoders._path_steps import SIZE, STEPS, begin, turn
 
 _TARGET, _FIRST_EVENTS = 100, 8
@@ -38,34 +38,45 @@ def _look(A32, z, p, signed):
             p[j] = abs(p[j])
 
 
-@compiled
-def _solve_rows(problem, row, A32, p, Y, true_Y, S, X, U, outcome, size, steps):
-    """Solve every row of Y, one after the other, in the same arrays."""
-    for i in range(len(Y)):
-        for c in range(Y.shape[1]):
-            row.y[c] = Y[i, c]
-        for c in range(true_Y.shape[1]):
-            row.true_y[c] = true_Y[i, c]
-        begin(problem, row)
-        result = UNDERWAY
-        while result == UNDERWAY:
-            _look(A32, row.z, p, problem.signed)
-            result = turn(problem, row, p)
-        outcome[i], size[i], steps[i] = result, row.n[SIZE], row.n[STEPS]
-        for a in range(size[i]):
-            S[i, a], X[i, a] = row.S[a], row.x[a]
-        for c in range(U.shape[1]):
-            U[i, c] = row.true_u[c]
+def _make_solve_rows(stamp):
+    @entry
+    def solve_rows(problem, row, A32, p, Y, true_Y, S, X, U, outcome, size, steps):
+        """Solve every row of Y, one after the other, in the same arrays."""
+        for i in range(len(Y)):
+            for c in range(Y.shape[1]):
+                row.y[c] = Y[i, c]
+            for c in range(true_Y.shape[1]):
+                row.true_y[c] = true_Y[i, c]
+            begin(problem, row)
+            result = UNDERWAY
+            while result == UNDERWAY:
+                _look(A32, row.z, p, problem.signed)
+                result = turn(problem, row, p)
+            outcome[i], size[i], steps[i] = result, row.n[SIZE], row.n[STEPS]
+            for a in range(size[i]):
+                S[i, a], X[i, a] = row.S[a], row.x[a]
+            for c in range(U.shape[1]):
+                U[i, c] = row.true_u[c]
+        return stamp
+
+    return solve_rows
 
 
-class GramPathEngine:
-    """Solve each row by following its LASSO path on the Gram matrix AᵀA (memory: 12 d² bytes)."""
+_solve_rows = _make_solve_rows(source_stamp())
 
-    def __init__(self, A: FloatArray, *, positive: bool, target: int = _TARGET, events: int = _FIRST_EVENTS) -> None:
+
+class SmallPathEngine:
+    """Solve rows by following their LASSO paths one after the other, with the whole matrix in the cache."""
+
+    def __init__(
+        self, A: FloatArray, *, positive: bool, target: int | None = None, events: int = _FIRST_EVENTS
+    ) -> None:
         self.geometry = Geometry(A)
-        self.problem = make_problem(self.geometry, positive=positive, gram=True, target=target, first_events=events)
+        self.problem = make_problem(
+            self.geometry, positive=positive, target=target or max(_TARGET, len(A)), first_events=events
+        )
         self.single = np.ascontiguousarray(self.problem.A.T, dtype=np.float32)
-        self.row = make_rows(self.problem, room=self.problem.most + 1)
+        self.row = make_rows(self.problem, room=largest_room(self.problem))
         self.p = np.zeros(A.shape[1], dtype=np.float32)
 
     def solve(self, Y: FloatArray) -> Candidates:
