@@ -30,7 +30,7 @@ RECIPES = (
 )
 RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _N_VALIDATIONS = 8  # in the last rung
-_GAIN = 0.002  # a rung that lowers the score by less than this is the last
+_GAIN = 0.002  # a rung that lowers the mean score of its recipes by less than this is the last
 _DECODER_STEPS = 0.075  # part of max_steps in the phase on the decoder, whose steps cost ten times as much
 _DECODER_RATE = 0.01
 _DECODER_BELOW = 0.9  # part of exact rows below which there is such a phase
@@ -91,22 +91,21 @@ class Search:
         self.stopped_by = self.stopped_by or "max_steps"
 
     def _halve(self, sampler: SupportSampler, recipes: list[Recipe]) -> None:
-        live, best = [(recipe, self.start) for recipe in recipes], np.inf
+        live = [(np.inf, recipe, self.start) for recipe in recipes]
         for part, n_left in RUNGS:
             if len(live) <= n_left and part < 1.0:
                 continue
             n_steps = max(1, round(part * self.max_steps))
-            ended: list[tuple[float, int, Recipe, FloatArray]] = []
-            for recipe, A in live:
+            ended: list[tuple[float, Recipe, FloatArray]] = []
+            for _, recipe, A in live:
                 total, A = self._train_recipe(sampler, recipe, A, n_steps, 1 if part < 1.0 else _N_VALIDATIONS)
-                ended.append((total, len(ended), recipe, A))
+                ended.append((total, recipe, A))
                 if self.stopped_by:
                     return
-            ended.sort(key=lambda one: one[:2])
-            if ended[0][0] > best - _GAIN:
+            # The best of many is best by luck too, so that the same recipes are compared, before and after.
+            if np.mean([one[0] for one in ended]) > np.mean([one[0] for one in live]) - _GAIN:
                 return
-            best = ended[0][0]
-            live = [(recipe, A) for _, _, recipe, A in ended[:n_left]]
+            live = sorted(ended, key=lambda one: one[0])[:n_left]
 
     def _train_recipe(
         self, sampler: SupportSampler, recipe: Recipe, A: FloatArray, n_steps: int, n_validations: int

@@ -111,7 +111,7 @@ class CertificateEncoder(LinearEncoder):
         batch_size: int = 256,
         learning_rate: float | str = "auto",
         clip_norm: float = 1.0,
-        n_validation: int = 512,
+        n_validation: int = 1024,
         validation_fraction: float = 0.2,
         device: str = "auto",
         random_state: int | None = None,
