@@ -73,6 +73,11 @@ def test_real_labels_come_back_more_often_than_from_gaussian_measurements():
     )
     assert enc.structure_found_
     assert mine > other + 0.1
+    promise = enc.certify(data.test)
+    rec = sl.L1Decoder(method="highs").bind(enc.components_).decode(enc.transform(data.test))
+    np.testing.assert_array_equal(promise.exact, sl.metrics.row_errors(data.test, rec.x) <= 1e-10)
+    packed = sl.encode_lossless(enc, data.test)
+    assert (sl.decode_lossless(packed) != data.test).nnz == 0  # labels of unit norm hold one value a row
 
 
 # ---- what it promises ---------------------------------------------------------------------------------------

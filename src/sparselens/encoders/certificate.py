@@ -19,7 +19,7 @@ from sparselens.encoders._certificate_task import Judge, Recipe
 from sparselens.encoders._search import RECIPES, Search
 from sparselens.encoders.base import LinearEncoder
 from sparselens.encoders.random import gaussian_matrix
-from sparselens.train import choose_device
+from sparselens.train import Team, choose_device
 
 _MOST_VALID = 4096  # validation rows that are ever decoded
 
@@ -166,6 +166,11 @@ class CertificateEncoder(LinearEncoder):
         self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
     ) -> FloatArray:
         recipes = self._recipes()
+        if self.random_state is None and Team.from_environment().size > 1:
+            raise ValueError(
+                "random_state is None, but a training that several processes share needs a seed: "
+                "pass random_state=0 or any other whole number."
+            )
         seed = derive_seed(self.random_state, role="training")
         X, X_valid = self._split(X, X_valid, seed)
         self.n_too_long_ = int((np.diff(X.indptr) > m).sum())
