@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import subprocess
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,28 +100,14 @@ def measure(data: Any, name: str, m: int, seed: int, device: str, n_test: int) -
     return row
 
 
-def _commit() -> str:
-    try:
-        git = ["git", "rev-parse", "--short", "HEAD"]
-        return subprocess.run(git, capture_output=True, text=True, cwd=Path(__file__).parent).stdout.strip()
-    except FileNotFoundError:  # no git on this machine
-        return ""
-
-
 def provenance(device: str) -> dict[str, Any]:
     """Version, commit and hardware: what a figure needs to be believed."""
-    import torch
+    from facts import facts
+    from sparselens.train import choose_device
 
-    import sparselens as sl
-
-    cuda = torch.cuda.is_available() and device != "cpu"
-    return {
-        "version": sl.__version__,
-        "commit": _commit(),
-        "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
-        "machine": platform.machine(),
-        "torch": torch.__version__,
-    }
+    if shutil.which("git") is None:
+        os.environ.setdefault("SPARSELENS_COMMIT", "unknown")
+    return facts(choose_device(device).type)
 
 
 def cells(data_sets: list[str], encoders: list[str], ms: list[int] | None) -> Iterator[tuple[str, str, int]]:

@@ -121,8 +121,8 @@ def recovery() -> str:
         figures = [f"{mine[e]['exact']:.2%} / {mine[e]['rmse']:.3f}" if e in mine else "" for e in shown]
         seconds = ""
         if "certificate" in mine:
-            where = mine["certificate"]["device"]
-            seconds = f"{mine['certificate']['train_s']:.0f} ({'CPU' if where.startswith('CPU') else where})"
+            where = mine["certificate"]["hardware"]
+            seconds = f"{mine['certificate']['train_s']:.0f} ({where if 'NVIDIA' in where else 'CPU'})"
         lines.append([data, str(m), *figures, seconds])
     return markdown(["data set", "m", *(_ENCODERS[name] for name in shown), "seconds to train"], lines)
 

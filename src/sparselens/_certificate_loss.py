@@ -144,21 +144,29 @@ def loss_and_gradient(
     G /= len(G)
     if flip is not None:
         G = torch.where(flip, -G, G)
-    if columns.device.type == "cpu":  # a GPU would have to wait to learn which columns these are
-        active = torch.nonzero(G.any(dim=0))[:, 0]
+    active = _active(G)
+    if active is None:
+        V = G @ columns
+        gradient = G.t() @ U
+    else:
         G = G[:, active]
         V = G @ columns[active]
         gradient = torch.zeros_like(columns)
         gradient[active] = G.t() @ U
-    else:
-        V = G @ columns
-        gradient = G.t() @ U
     start = 0
     for part, dual in zip(batch, duals, strict=True):
         by_columns = dual.gradient(V[start : start + len(part.columns)])
         gradient.index_add_(0, part.columns.reshape(-1), by_columns.reshape(-1, columns.shape[1]))
         start += len(part.columns)
     return losses.mean(), gradient
+
+
+def _active(G: torch.Tensor) -> torch.Tensor | None:
+    """The columns that have a gradient where they are few; None for all (a GPU would have to wait for the answer)."""
+    if G.device.type != "cpu":
+        return None
+    active = torch.nonzero(G.any(dim=0))[:, 0]
+    return active if 3 * len(active) < G.shape[1] else None
 
 
 class _CertificateLoss(torch.autograd.Function):

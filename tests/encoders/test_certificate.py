@@ -73,6 +73,11 @@ def test_real_labels_come_back_more_often_than_from_gaussian_measurements():
     )
     assert enc.structure_found_
     assert mine > other + 0.1
+    promise = enc.certify(data.test)
+    rec = sl.L1Decoder(method="highs").bind(enc.components_).decode(enc.transform(data.test))
+    np.testing.assert_array_equal(promise.exact, sl.metrics.row_errors(data.test, rec.x) <= 1e-10)
+    packed = sl.encode_lossless(enc, data.test)
+    assert (sl.decode_lossless(packed) != data.test).nnz == 0  # labels of unit norm hold one value a row
 
 
 # ---- what it promises ---------------------------------------------------------------------------------------
@@ -157,12 +162,12 @@ def test_every_recipe_is_tried_and_the_history_says_what_came_of_it():
 def test_what_the_user_fixes_is_not_searched():
     X = sparse_rows(200, 30, 3, seed=12)
     enc = CertificateEncoder(
-        8, loss="log", margin=0.4, swap=0.0, uniform=0.0, max_steps=16, random_state=0, device="cpu"
+        8, loss="log", margin=0.4, swap=0.0, uniform=0.0, learning_rate=0.02, max_steps=16, random_state=0, device="cpu"
     )
     enc.fit(X)
     recipes = [row for row in enc.history_["tried"] if row["loss"] != "decoder"]
     assert {(r["loss"], r["margin"], r["swap"], r["uniform"]) for r in recipes} == {("log", 0.4, 0.0, 0.0)}
-    assert enc.recipe_ == {"loss": "log", "margin": 0.4, "swap": 0.0, "uniform": 0.0}
+    assert enc.recipe_ == {"loss": "log", "margin": 0.4, "swap": 0.0, "uniform": 0.0, "learning_rate": 0.02}
 
 
 def test_a_callback_is_told_and_stops_the_search():
@@ -196,6 +201,7 @@ def test_given_validation_rows_are_used():
         ({"swap": None}, TypeError, "swap must be a number, got None"),
         ({"loss": "l2"}, ValueError, "loss must be one of 'hinge', 'log', 'ratio', 'softmax', 'auto'; got 'l2'"),
         ({"positive": 1}, ValueError, "positive must be one of True, False; got 1"),
+        ({"learning_rate": 0.0}, ValueError, "learning_rate must be a finite number above 0, got 0.0"),
         ({"max_steps": 0}, ValueError, "max_steps must be at least 1, got 0"),
         ({"validation_fraction": 1.0}, ValueError, "validation_fraction must be below 1, got 1.0"),
         ({"device": "tpu9"}, ValueError, "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'tpu9'"),

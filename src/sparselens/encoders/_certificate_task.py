@@ -33,6 +33,7 @@ class Recipe:
     margin: float = 0.3
     swap: float = 0.1
     uniform: float = 0.5
+    learning_rate: float = 0.01
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -147,12 +148,11 @@ class CertificateTask(Task):
         recipe: Recipe,
         *,
         n_rows: int,
-        learning_rate: float,
         positive: bool,
         max_length: int,
     ) -> None:
         self.module, self.sampler, self.judge, self.recipe = module, sampler, judge, recipe
-        self.n_rows, self.learning_rate, self.positive, self.max_length = n_rows, learning_rate, positive, max_length
+        self.n_rows, self.positive, self.max_length = n_rows, positive, max_length
         self.scores: list[Score] = []
 
     def batches(self, order: torch.Tensor, bounds: list[int], generator: torch.Generator) -> Iterable[list[Supports]]:
@@ -177,7 +177,7 @@ class CertificateTask(Task):
         return self.scores[-1].total
 
     def optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.module.parameters(), lr=self.learning_rate, fused=True)
+        return torch.optim.Adam(self.module.parameters(), lr=self.recipe.learning_rate, fused=True)
 
     def rate(self, progress: float) -> float:
         return one_cycle(progress)

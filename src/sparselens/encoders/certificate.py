@@ -19,7 +19,7 @@ from sparselens.encoders._certificate_task import Judge, Recipe
 from sparselens.encoders._search import RECIPES, Search
 from sparselens.encoders.base import LinearEncoder
 from sparselens.encoders.random import gaussian_matrix
-from sparselens.train import choose_device
+from sparselens.train import Team, choose_device
 
 _MOST_VALID = 4096  # validation rows that are ever decoded
 
@@ -55,8 +55,12 @@ class CertificateEncoder(LinearEncoder):
         a smooth maximum of a_jᵀu_S.
     max_steps : int
         Steps of the longest training; all recipes together take about twice as many.
-    batch_size, learning_rate, clip_norm : int, float, float
-        Supports of a step; Adam's largest rate; the largest norm of a gradient.
+    batch_size : int
+        Supports of a step.
+    learning_rate : float or "auto"
+        The largest learning rate of Adam. A starts with entries of size 1/√m.
+    clip_norm : float
+        A longer gradient is cut to this norm.
     n_validation : int
         Validation rows that are decoded for each score (up to 4,096 when all of these come back).
     validation_fraction : float
@@ -70,7 +74,7 @@ class CertificateEncoder(LinearEncoder):
     components_ : float64 array of shape (m, d)
         A.
     recipe_ : dict
-        The loss, margin, swap and uniform that were chosen.
+        The loss, margin, swap, uniform and learning rate that were chosen.
     structure_found_ : bool
         Whether the matrix serves these rows better than a Gaussian one, and better than rows with as many nonzeros
         in random columns.
@@ -105,9 +109,9 @@ class CertificateEncoder(LinearEncoder):
         loss: str = "auto",
         max_steps: int = 4000,
         batch_size: int = 256,
-        learning_rate: float = 0.01,
+        learning_rate: float | str = "auto",
         clip_norm: float = 1.0,
-        n_validation: int = 512,
+        n_validation: int = 1024,
         validation_fraction: float = 0.2,
         device: str = "auto",
         random_state: int | None = None,
@@ -162,6 +166,11 @@ class CertificateEncoder(LinearEncoder):
         self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
     ) -> FloatArray:
         recipes = self._recipes()
+        if self.random_state is None and Team.from_environment().size > 1:
+            raise ValueError(
+                "random_state is None, but a training that several processes share needs a seed: "
+                "pass random_state=0 or any other whole number."
+            )
         seed = derive_seed(self.random_state, role="training")
         X, X_valid = self._split(X, X_valid, seed)
         self.n_too_long_ = int((np.diff(X.indptr) > m).sum())
@@ -172,7 +181,6 @@ class CertificateEncoder(LinearEncoder):
             positive=self.positive,
             max_steps=check_count(self.max_steps, "max_steps"),
             batch_size=check_count(self.batch_size, "batch_size"),
-            learning_rate=check_positive_float(self.learning_rate, "learning_rate"),
             clip_norm=check_positive_float(self.clip_norm, "clip_norm"),
             seed=seed,
             callback=callback,
@@ -188,13 +196,13 @@ class CertificateEncoder(LinearEncoder):
         fixed: dict[str, Any] = {}
         if self.loss != "auto":
             fixed["loss"] = check_choice(self.loss, "loss", (*LOSSES, "auto"))
-        for name in ("margin", "swap", "uniform"):
+        for name in ("margin", "swap", "uniform", "learning_rate"):
             value = getattr(self, name)
             if isinstance(value, str):
                 check_choice(value, name, ("auto",))
             else:
-                fixed[name] = check_positive_float(value, name, allow_zero=name != "margin")
-                if fixed[name] > 1:
+                fixed[name] = check_positive_float(value, name, allow_zero=name in ("swap", "uniform"))
+                if fixed[name] > 1 and name != "learning_rate":
                     raise ValueError(f"{name} must be at most 1, got {value}.")
         recipes = [r for r in RECIPES if r.loss == fixed.get("loss", r.loss)] or list(RECIPES)
         return list(dict.fromkeys(replace(r, **fixed) for r in recipes))
