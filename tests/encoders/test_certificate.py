@@ -117,6 +117,16 @@ def test_without_structure_it_says_so_and_is_no_worse_than_gaussian():
     assert mine > other - 3 * np.sqrt(0.25 / 300)
 
 
+def test_where_a_gaussian_matrix_brings_back_everything_the_trained_one_is_kept_for_its_slack():
+    X = sparse_rows(200, 20, 1, seed=19)
+    enc = CertificateEncoder(15, max_steps=800, random_state=0, device="cpu").fit(X)
+    assert enc.structure_found_ is False
+    assert enc.report_ == "no structure found: every validation row comes back from a Gaussian matrix too."
+    gaussian = sl.GaussianEncoder(15, random_state=0).fit(X)
+    slack = sl.certificate.minimum_norm_dual(gaussian.components_, X)[1]
+    assert enc.certify(X).slack.min() > slack.min()
+
+
 @pytest.mark.parametrize(
     ("X", "m"),
     [

@@ -19,13 +19,14 @@ from sparselens.train import Event, Settings, train
 # What is tried where the user leaves the choice open; no other number of the training depends on the data.
 # Exchange of a tenth of the columns serves most data; of half of them, data that is made of atoms; any column in the
 # place of one in twenty, one-hot data with many columns that are rarely seen. "softmax" helps where the lengths of
-# the supports vary much, "ratio" where m is far too small for most rows.
+# the supports vary much, "log" and "ratio" where m is too small for many rows, or far too small for most.
 RECIPES = (
     Recipe("hinge", 0.3, 0.1, 0.5, 0.01),
     Recipe("hinge", 0.3, 0.5, 0.1, 0.01),
     Recipe("hinge", 0.3, 0.05, 1.0, 0.03),
     Recipe("softmax", 0.05, 0.1, 0.5, 0.01),
     Recipe("log", 0.5, 0.05, 1.0, 0.03),
+    Recipe("log", 0.3, 0.0, 0.0, 0.01),
     Recipe("ratio", 0.5, 0.0, 0.0, 0.01),
 )
 RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
@@ -153,7 +154,7 @@ class Search:
         score, A = task.scores[history.best_epoch - 1], task.module.matrix()
         figures = {"n_steps": n_steps, "exact": score.exact, "rmse": score.rmse, "train_loss": history.train_loss[-1]}
         self.tried.append(record | figures)
-        if score.total < self.score.total:
+        if score.total < self.score.total or score.total == 0.0:  # where both bring back all, the trained one has slack
             self.score, self.A, self.recipe = score, A, recipe
         return score.total, A
 
@@ -182,6 +183,8 @@ class Search:
         why = f"it brings back {self.score.exact:.1%} of the validation rows, a Gaussian one {self.gaussian.exact:.1%}"
         if not self.tried:
             why = self.stopped_by
+        if self.tried and self.gaussian.total == self.score.total == 0.0:
+            return self.A, False, "no structure found: every validation row comes back from a Gaussian matrix too."
         if not self.tried or not beats(mine, gaussian):
             return self.start, False, f"no structure found, the Gaussian start is kept: {why}."
         rows = at_random_columns(self.judge.X[:n], derive_rng(self.seed, role="columns"))
