@@ -23,7 +23,7 @@ from sparselens.train import Event, Settings, train
 RECIPES = (
     Recipe("hinge", 0.3, 0.1, 0.5, 0.01),
     Recipe("hinge", 0.3, 0.5, 0.1, 0.01),
-    Recipe("hinge", 0.3, 0.05, 1.0, 0.03),
+    Recipe("hinge", 0.3, 0.05, 1.0, 0.01),
     Recipe("softmax", 0.05, 0.1, 0.5, 0.01),
     Recipe("log", 0.5, 0.05, 1.0, 0.03),
     Recipe("log", 0.3, 0.0, 0.0, 0.01),
@@ -31,7 +31,7 @@ RECIPES = (
 )
 RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _N_VALIDATIONS = 8  # in the last rung
-_GAIN = 0.002  # a rung that lowers the mean score of its recipes by less than this is the last
+_GAIN = 0.01  # a rung that lowers neither the mean nor the best score of its recipes by this part is the last
 _DECODER_STEPS = 0.075  # part of max_steps in the phase on the decoder, whose steps cost ten times as much
 _DECODER_RATE = 0.01
 _DECODER_BELOW = 0.9  # part of exact rows below which there is such a phase
@@ -103,8 +103,8 @@ class Search:
                 ended.append((total, recipe, A))
                 if self.stopped_by:
                     return
-            # The best of many is best by luck too, so that the same recipes are compared, before and after.
-            if np.mean([one[0] for one in ended]) > np.mean([one[0] for one in live]) - _GAIN:
+            before, after = ([one[0] for one in some] for some in (live, ended))
+            if all(f(after) > (1.0 - _GAIN) * f(before) for f in (np.mean, np.min)):
                 return
             live = sorted(ended, key=lambda one: one[0])[:n_left]
 
