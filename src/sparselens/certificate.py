@@ -160,13 +160,14 @@ def _shortest(B: FloatArray, s: FloatArray) -> FloatArray:
 class Verifier:
     """`verify` for one matrix and many batches: what depends on A alone is done once.
 
-    Arrays are taken as they are (float64, right shapes); `verify` is the checked front.
+    Arrays are taken as they are (float64, right shapes); `verify` is the checked front. `columns` is Aᵀ as an array of
+    its own, where the caller has it already.
     """
 
-    def __init__(self, A: FloatArray, *, positive: bool = True) -> None:
+    def __init__(self, A: FloatArray, *, positive: bool = True, columns: FloatArray | None = None) -> None:
         self.A = A
         self.positive = positive
-        self.columns = np.ascontiguousarray(A.T)  # (d, m): row j is column a_j
+        self.columns = np.ascontiguousarray(A.T) if columns is None else columns  # (d, m): row j is column a_j
         self.norms = np.sqrt(np.einsum("ij,ij->i", self.columns, self.columns))
 
     def optimal(self, Y: FloatArray, X: sp.csr_array, U: FloatArray) -> Certificate:

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparselens._validation import FloatArray
+from sparselens.decoders._spectrum import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +53,33 @@ class WhenNeeded:
         return self.engine.solve(Y)
 
 
+class PathEngine(Engine, Protocol):
+    """An engine that follows the path, and can try again with more patience."""
+
+    def patient(self) -> Engine:
+        """An engine for rows that this one could not solve, on the same arrays."""
+        ...
+
+
 _CACHED = 2**19  # entries of A up to which it stays in the cache in single precision (2 MB)
 
 
-def path_engine(A: FloatArray, *, positive: bool) -> Engine:
-    """The compiled path that suits the size of A; numba is imported, and where necessary asked to compile, here."""
+def path_engine(
+    A: FloatArray, *, positive: bool, columns: FloatArray | None = None, spectrum: Spectrum | None = None
+) -> PathEngine:
+    """The compiled path that suits the size of A; numba is imported when it is first asked for.
+
+    Parameters
+    ----------
+    A : float64 array of shape (m, d)
+    positive : bool
+    columns, spectrum : optional
+        Aᵀ (d, m) and the `Spectrum` of A, where the caller has them already.
+    """
     if A.size <= _CACHED:
         from sparselens.decoders._path_small import SmallPathEngine
 
-        return SmallPathEngine(A, positive=positive)
+        return SmallPathEngine(A, positive=positive, columns=columns, spectrum=spectrum)
     from sparselens.decoders._path_lazy import LazyPathEngine
 
-    return LazyPathEngine(A, positive=positive)
+    return LazyPathEngine(A, positive=positive, columns=columns, spectrum=spectrum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,40 @@ from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
 
 _KEEP = 1e-9  # entries below this part of the largest are rounding of the simplex method, refitted without them
+_START = 4  # columns to start with, as a multiple of m
+_PRICE = 1e-10  # a column pays where its price exceeds its cost by more than this
 _FITS = 1e-12  # ‖Ax − y‖ of an answer that needs no more columns; y has norm 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """Support, values and dual vector of a row, or a Farkas vector where it is infeasible."""
+
+    support: np.ndarray
+    values: FloatArray
+    dual: FloatArray
+    infeasible: bool
+    steps: int
+
+
+def _gather(answers: list[_Answer], shape: tuple[int, ...]) -> Candidates:
+    n, (m, d) = len(answers), shape
+    counts = [len(answer.support) for answer in answers]
+    x = sp.csr_array(
+        (
+            np.concatenate([np.zeros(0), *(answer.values for answer in answers)]),
+            np.concatenate([np.zeros(0, dtype=np.int64), *(answer.support for answer in answers)]),
+            np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
+        ),
+        shape=(n, d),
+    )
+    x.sum_duplicates()
+    return Candidates(
+        x=x,
+        dual=np.array([answer.dual for answer in answers]).reshape(n, m),
+        infeasible=np.array([answer.infeasible for answer in answers], dtype=bool),
+        n_steps=np.array([answer.steps for answer in answers], dtype=np.int64),
+    )
 
 
 class HighsEngine:
@@ -27,6 +61,9 @@ class HighsEngine:
         self.A = A
         self.positive = positive
         self.columns = A if positive else np.hstack([A, -A])  # x = x⁺ − x⁻
+        d = A.shape[1]
+        self.origin = np.arange(self.columns.shape[1]) % d  # the column of A that each column of the program is
+        self.sign = np.where(np.arange(self.columns.shape[1]) < d, 1.0, -1.0)
         self.model, self.highs = self._build()
 
     def _build(self) -> tuple[Any, Any]:
@@ -54,38 +91,21 @@ class HighsEngine:
         return highspy, highs
 
     def solve(self, Y: FloatArray) -> Candidates:
-        n, d = len(Y), self.A.shape[1]
-        rows = [self._solve_row(y) for y in Y]
-        supports = [support for support, *_ in rows]
-        indptr = np.concatenate(([0], np.cumsum([len(s) for s in supports])))
-        x = sp.csr_array(
-            (
-                np.concatenate([values for _, values, *_ in rows]) if n else np.zeros(0),
-                np.concatenate(supports).astype(np.int64) if n else np.zeros(0, dtype=np.int64),
-                indptr,
-            ),
-            shape=(n, d),
-        )
-        x.sum_duplicates()
-        return Candidates(
-            x=x,
-            dual=np.array([u for _, _, u, _, _ in rows]).reshape(n, len(self.A)),
-            infeasible=np.array([claim for *_, claim, _ in rows], dtype=bool),
-            n_steps=np.array([steps for *_, steps in rows], dtype=np.int64),
-        )
+        """Candidates for rows of unit norm."""
+        return _gather([self._solve_row(y) for y in Y], self.A.shape)
 
-    def _solve_row(self, y: FloatArray) -> tuple[np.ndarray, FloatArray, FloatArray, bool, int]:
-        """(support, values, dual or Farkas vector, infeasible?, iterations) of one row."""
-        m, d = self.A.shape
-        highs, highspy = self.highs, self.model
-        highs.clearSolver()
-        highs.changeRowsBounds(m, np.arange(m, dtype=np.int32), y, y)
-        highs.run()
-        steps = int(highs.getInfo().simplex_iteration_count)
-        nothing = np.zeros(0, dtype=np.int64)
-        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            residual = self._farkas(y)
-            return nothing, np.zeros(0), residual, True, steps
+    def _solve_row(self, y: FloatArray) -> _Answer:
+        m = len(self.A)
+        self.highs.clearSolver()
+        self.highs.changeRowsBounds(m, np.arange(m, dtype=np.int32), y, y)
+        return self._run(y)
+
+    def _run(self, y: FloatArray) -> _Answer:
+        """Solve from the present basis, and polish."""
+        self.highs.run()
+        steps = int(self.highs.getInfo().simplex_iteration_count)
+        if self.highs.getModelStatus() != self.model.HighsModelStatus.kOptimal:
+            return _Answer(np.zeros(0, dtype=np.int64), np.zeros(0), self._farkas(y), True, steps)
         x, u, basic = self._solution()
         S, values = self._refit(y, np.flatnonzero(x > _KEEP * x.max(initial=0.0)))
         if not self._fits(y, S, values):
@@ -95,7 +115,27 @@ class HighsEngine:
         tight = self.columns[:, basic]
         for _ in range(2):
             u = u + np.linalg.lstsq(tight.T, 1.0 - tight.T @ u, rcond=None)[0]
-        return S % d, np.where(S < d, values, -values), u, False, steps
+        return _Answer(self.origin[S], self.sign[S] * values, u, False, steps)
+
+    def add(self, A: FloatArray) -> None:
+        """Append columns to the program; the basis stays."""
+        d = self.A.shape[1]
+        new = A if self.positive else np.hstack([A, -A])
+        m, n_new = new.shape
+        self.highs.addCols(
+            n_new,
+            np.ones(n_new),
+            np.zeros(n_new),
+            np.full(n_new, self.model.kHighsInf),
+            new.size,
+            np.arange(0, new.size, m, dtype=np.int32),
+            np.tile(np.arange(m, dtype=np.int32), n_new),
+            new.T.ravel(),
+        )
+        self.A = np.hstack([self.A, A])
+        self.columns = np.hstack([self.columns, new])
+        self.origin = np.concatenate([self.origin, d + np.arange(n_new) % A.shape[1]])
+        self.sign = np.concatenate([self.sign, np.where(np.arange(n_new) < A.shape[1], 1.0, -1.0)])
 
     def _solution(self) -> tuple[FloatArray, FloatArray, np.ndarray]:
         """(x, row duals, which columns are basic) of the last run."""
@@ -150,3 +190,47 @@ class HighsEngine:
             S = np.arange(self.A.shape[1])
         # refit on the support: nnls leaves a residual that is orthogonal to it only to about 1e-10
         return y - self.A[:, S] @ np.linalg.lstsq(self.A[:, S], y, rcond=None)[0]
+
+
+class GeneratedHighsEngine:
+    """HiGHS for a matrix with many columns: solve with some of them, price the others, add those that pay.
+
+    Each row starts with the columns that lead towards y. Where the program with some columns is infeasible, its
+    Farkas vector prices the others.
+    """
+
+    def __init__(self, A: FloatArray, *, positive: bool) -> None:
+        self.A = A
+        self.positive = positive
+        self.norms = np.linalg.norm(A, axis=0)
+
+    def solve(self, Y: FloatArray) -> Candidates:
+        """Candidates for rows of unit norm."""
+        return _gather([self._solve_row(y) for y in Y], self.A.shape)
+
+    def _solve_row(self, y: FloatArray) -> _Answer:
+        m, d = self.A.shape
+        score = self._correlation(y) / np.where(self.norms > 0, self.norms, 1.0)
+        chosen = _largest(score, min(d, _START * m))
+        program = HighsEngine(np.ascontiguousarray(self.A[:, chosen]), positive=self.positive)
+        answer, steps = program._solve_row(y), 0
+        while True:
+            steps += answer.steps
+            limit = _PRICE * self.norms * np.linalg.norm(answer.dual) if answer.infeasible else 1.0 + _PRICE
+            excess = self._correlation(answer.dual) - limit
+            excess[chosen] = -1.0
+            new = _largest(excess, min(d, m))
+            new = new[excess[new] > 0]
+            if len(new) == 0:
+                return _Answer(chosen[answer.support], answer.values, answer.dual, answer.infeasible, steps)
+            program.add(np.ascontiguousarray(self.A[:, new]))
+            chosen = np.concatenate([chosen, new])
+            answer = program._run(y)
+
+    def _correlation(self, u: FloatArray) -> FloatArray:
+        return u @ self.A if self.positive else np.abs(u @ self.A)
+
+
+def _largest(values: FloatArray, count: int) -> np.ndarray:
+    """Where the `count` largest values are."""
+    return np.argpartition(values, len(values) - count)[len(values) - count :]

@@ -11,9 +11,11 @@ taken as ``A[j]`` counts references with atomic instructions, which cost more th
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ import scipy.sparse as sp
 
 from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
+
+_logger = logging.getLogger("sparselens")
 
 SOLVED, NO_SOLUTION, GAVE_UP, UNDERWAY = 0, 1, 2, 3  # how the path of a row ended, or that it has not yet
 BIG = 1e300  # stands for infinity, so that no loop has to think about inf − inf
@@ -54,6 +58,20 @@ def entry(function: Callable[..., Any]) -> Any:
         return njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no folder to write to: compile for this process alone
         return njit(**_OPTIONS)(function)
+
+
+def load(function: Any, *nothing_to_do: Any) -> None:
+    """Compile an entry, or read it from the disk, by a call that has nothing to do; say so where it takes long."""
+    if function.signatures:
+        return
+    message = "compiling the decoder, once on this machine: this takes about a quarter of a minute"
+    timer = Timer(2.0, _logger.warning, args=(message,))
+    timer.daemon = True
+    timer.start()
+    try:
+        function(*nothing_to_do)
+    finally:
+        timer.cancel()
 
 
 def source_stamp() -> int:
@@ -302,10 +320,13 @@ def make_changes(M, known, k, N, factor, n_late):
 
 
 def padded(rows: FloatArray) -> FloatArray:
-    """Rows lengthened by zeros to a multiple of 8, so that loops over them have no remainder."""
+    """Rows lengthened by zeros to a multiple of 8, so that loops over them have no remainder.
+
+    A read-only array is copied: numba takes it for another type and would compile everything again.
+    """
     n, m = rows.shape
     if m % 8 == 0:
-        return np.ascontiguousarray(rows)
+        return np.require(rows, requirements=["C", "W"])
     out = np.zeros((n, m + 8 - m % 8))
     out[:, :m] = rows
     return out
@@ -320,4 +341,4 @@ def pack(
     used = np.arange(S.shape[1]) < counts[:, None]
     x = sp.csr_array((X[used], S[used], np.concatenate(([0], np.cumsum(counts)))), shape=(len(S), d))
     x.sort_indices()
-    return Candidates(x=x, dual=U, infeasible=infeasible, n_steps=steps)
+    return Candidates(x=x, dual=np.ascontiguousarray(U), infeasible=infeasible, n_steps=steps)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
-from sparselens.decoders._path_common import UNDERWAY, compiled, entry, pack, source_stamp
-from sparselens.decoders._path_problem import Geometry, grow_rows, largest_room, make_problem, make_rows
+from sparselens.decoders._path_common import UNDERWAY, compiled, entry, load, pack, source_stamp
+from sparselens.decoders._path_problem import Geometry, grow_rows, largest_room, make_problem, make_rows, patient
 from sparselens.decoders._path_steps import MOST_EVENTS, SIZE, STEPS, Row, begin, turn
+from sparselens.decoders._spectrum import Spectrum
 
-_SLOTS = 64  # rows that are solved side by side
-_FIRST_EVENTS = 8
+_TARGET = 128  # columns of the working set, or m where that is more
+_SLOTS, _MANY_SLOTS = 64, 256  # rows that are solved side by side: the product reads A once for all of them
+_FEW_MEASUREMENTS = 256  # up to this m a row is small
 _FIRST_ROOM = 128  # room for the support at first; it grows where a row needs more
 
 
@@ -57,7 +61,7 @@ def _row(rows, i):
     )
 
 
-def _make_turn_rows(stamp):
+def _make_turn_rows(stamp: int) -> Any:
     @entry
     def turn_rows(problem, rows, slots, P, results):
         """One turn of the row in each slot, with what its look saw in P; without P the rows begin."""
@@ -76,7 +80,7 @@ def _make_turn_rows(stamp):
 
 
 _turn_rows = _make_turn_rows(source_stamp())
-_NO_LOOK = np.zeros((0, 0), dtype=np.float32)
+_NO_LOOK, _NONE = np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=np.int64)
 
 
 class LazyPathEngine:
@@ -84,44 +88,64 @@ class LazyPathEngine:
 
     Rows take turns: one product in single precision looks at all columns for every row, then each follows its path on
     its own working set. A row that is done makes room for the next one.
+
+    Parameters
+    ----------
+    A : float64 array of shape (m, d)
+    positive : bool
+    columns : float64 array of shape (d, m), optional
+        Aᵀ, where the caller has it already.
+    spectrum : Spectrum, optional
+        That of A, where the caller has it already.
+    target : int, optional
+        Columns to work on between two looks at all of them.
+    slots : int, optional
+        Rows to solve side by side. More make the product quicker and take more memory.
     """
 
-    def __init__(self, A: FloatArray, *, positive: bool, target: int | None = None, slots: int = _SLOTS) -> None:
-        self.geometry = Geometry(A)
-        self.problem = make_problem(
-            self.geometry,
-            positive=positive,
-            target=target or max(128, len(A)),
-            first_events=_FIRST_EVENTS,
-        )
-        self.slots = slots
+    def __init__(
+        self,
+        A: FloatArray,
+        *,
+        positive: bool,
+        columns: FloatArray | None = None,
+        spectrum: Spectrum | None = None,
+        target: int | None = None,
+        slots: int | None = None,
+    ) -> None:
+        self.geometry = Geometry(A, columns, spectrum)
+        self.problem = make_problem(self.geometry, positive=positive, target=target or max(_TARGET, len(A)))
+        self.slots = slots or (_MANY_SLOTS if len(A) <= _FEW_MEASUREMENTS else _SLOTS)
+
+    def patient(self) -> LazyPathEngine:
+        """An engine for rows that this one could not solve, on the same arrays."""
+        other = object.__new__(LazyPathEngine)
+        other.geometry, other.slots, other.problem = self.geometry, self.slots, patient(self.problem)
+        return other
 
     def solve(self, Y: FloatArray) -> Candidates:
-        n, (m, d) = len(Y), self.geometry.shape
-        problem = self.problem
+        """Candidates for rows of unit norm."""
+        n, (m, d), problem = len(Y), self.geometry.shape, self.problem
         path_Y, true_Y, scale = self.geometry.measurements(Y)
-        S, X = np.zeros((n, problem.most), dtype=np.int64), np.zeros((n, problem.most))
-        U = np.zeros((n, m))
+        S, X, U = np.zeros((n, problem.most), dtype=np.int64), np.zeros((n, problem.most)), np.zeros((n, m))
         outcome, size, steps = np.zeros((3, n), dtype=np.int64)
         rows = make_rows(problem, room=min(largest_room(problem), _FIRST_ROOM), slots=min(n, self.slots))
-        free, waiting = list(range(len(rows.n))), list(range(n - 1, -1, -1))
-        holds = np.zeros(len(rows.n), dtype=np.int64)  # which row of Y is in each slot
-        busy = np.zeros(0, dtype=np.int64)
-        while waiting or len(busy):
-            new = [free.pop() for _ in range(min(len(free), len(waiting)))]
-            if new:
-                holds[new] = [waiting.pop() for _ in new]
-                rows.y[new], rows.true_y[new] = path_Y[holds[new]], true_Y[holds[new]]
-                _turn_rows(problem, rows, np.array(new, dtype=np.int64), _NO_LOOK, np.zeros(0, dtype=np.int64))
-                busy = np.concatenate([busy, np.array(new, dtype=np.int64)])
+        load(_turn_rows, problem, rows, _NONE, _NO_LOOK, _NONE)
+        waiting, holds = 0, np.zeros(len(rows.n), dtype=np.int64)  # the next row of Y; which one each slot holds
+        busy, free = _NONE, np.arange(len(rows.n))
+        while len(busy) or waiting < n:
+            new, free = free[: n - waiting], free[n - waiting :]
+            holds[new] = np.arange(waiting, waiting + len(new))
+            waiting += len(new)
+            rows.y[new], rows.true_y[new] = path_Y[holds[new]], true_Y[holds[new]]
+            _turn_rows(problem, rows, new, _NO_LOOK, _NONE)
+            busy = np.concatenate([busy, new])
             rows = grow_rows(rows, problem, int(rows.n[busy, SIZE].max()) + MOST_EVENTS + 1)
-            P = rows.z[busy] @ problem.A32.T
             results = np.zeros(len(busy), dtype=np.int64)
-            _turn_rows(problem, rows, busy, P, results)
-            for slot, result in zip(busy[results != UNDERWAY], results[results != UNDERWAY], strict=True):
-                i, k = holds[slot], rows.n[slot, SIZE]
-                outcome[i], size[i], steps[i] = result, k, rows.n[slot, STEPS]
-                S[i, :k], X[i, :k], U[i] = rows.S[slot, :k], rows.x[slot, :k], rows.true_u[slot, :m]
-                free.append(int(slot))
-            busy = busy[results == UNDERWAY]
-        return pack(S, X * scale, U, outcome, size, steps, d)
+            _turn_rows(problem, rows, busy, rows.z[busy] @ problem.A32.T, results)
+            done = busy[results != UNDERWAY]
+            i, k = holds[done], int(rows.n[done, SIZE].max(initial=0))
+            outcome[i], size[i], steps[i] = results[results != UNDERWAY], rows.n[done, SIZE], rows.n[done, STEPS]
+            S[i, :k], X[i, :k], U[i] = rows.S[done, :k], rows.x[done, :k], rows.true_u[done, :m]
+            busy, free = busy[results == UNDERWAY], np.concatenate([free, done])
+        return self.geometry.refit(pack(S, X * scale, U, outcome, size, steps, d), Y)

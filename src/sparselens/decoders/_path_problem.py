@@ -5,62 +5,99 @@ from __future__ import annotations
 import numpy as np
 
 from sparselens._validation import FloatArray
+from sparselens.decoders._engine import Candidates
 from sparselens.decoders._path_common import padded
 from sparselens.decoders._path_steps import MOST_EVENTS, Problem, Row
+from sparselens.decoders._spectrum import Spectrum
 
 _WHITEN = 10.0  # condition number from which on the path is followed on a whitened matrix
-_RANK = 1e-12  # singular values below this part of the largest count as zero
 _OVERLOOKED = 512  # room for columns that send a row back before it gets past them
 
 
 class Geometry:
-    """The matrix on which the path is followed: A itself, or Vᵀ of ``A = UΣVᵀ`` where A is not well conditioned.
+    """The matrix on which the path is followed: A itself, or ``Σ⁻¹UᵀA`` of ``A = UΣVᵀ`` where A is badly conditioned.
 
-    The ℓ1 problem is the same, ``Ax = y ⇔ Vᵀx = Σ⁻¹Uᵀy``, but the path of an ill-conditioned matrix is long and hard
-    to follow. Answers are polished on A itself.
+    The ℓ1 problem is the same, ``Ax = y ⇔ Σ⁻¹UᵀAx = Σ⁻¹Uᵀy``, but the path of a badly conditioned matrix is long and
+    hard to follow. Answers are polished on A itself.
+
+    Parameters
+    ----------
+    A : float64 array of shape (m, d)
+    columns : float64 array of shape (d, m), optional
+        Aᵀ, where the caller has it already.
+    spectrum : Spectrum, optional
+        That of A, where the caller has it already.
     """
 
-    def __init__(self, A: FloatArray) -> None:
+    def __init__(self, A: FloatArray, columns: FloatArray | None = None, spectrum: Spectrum | None = None) -> None:
         self.shape = A.shape
-        self.true = padded(np.ascontiguousarray(A.T))
+        self.true = padded(np.array(A.T, order="C") if columns is None else columns)
         self.columns, self.transform = self.true, None
-        values = np.linalg.eigvalsh(A @ A.T)
-        if values[0] * _WHITEN**2 < values[-1]:
-            U, sizes, Vt = np.linalg.svd(A, full_matrices=False)
-            keep = sizes > _RANK * sizes[0]
-            self.columns = padded(np.ascontiguousarray(Vt[keep].T))
-            self.transform = U[:, keep] / sizes[keep]  # (m, rank)
+        spectrum = spectrum or Spectrum(A)
+        self.rank = max(spectrum.rank, 1)  # so many columns span all that A reaches
+        if spectrum.rank < len(A) or spectrum.condition > _WHITEN:
+            self.transform = spectrum.whitening()  # (m, rank)
+            self.columns = padded(self.true[:, : len(A)] @ self.transform)
 
     def measurements(self, Y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Y for the columns of the path, of unit norm; Y itself, in the same scale; and that scale."""
         if self.transform is None:
-            return padded(Y), padded(Y), np.ones((len(Y), 1))
+            Y = padded(Y)
+            return Y, Y, np.ones((len(Y), 1))
         white = Y @ self.transform
         scale = np.linalg.norm(white, axis=1, keepdims=True)
         scale[scale == 0] = 1.0
         return padded(white / scale), padded(Y / scale), scale
 
+    def refit(self, found: Candidates, Y: FloatArray) -> Candidates:
+        """Candidates whose values, where y is not met to rounding, are fitted once more on A itself.
 
-def make_problem(geometry: Geometry, *, positive: bool, target: int, first_events: int) -> Problem:
+        On a whitened matrix least squares weigh the residual by Σ⁻¹, which costs accuracy on the matrix itself.
+        """
+        if self.transform is None:
+            return found
+        x, columns = found.x, self.true[:, : self.shape[0]]
+        missing = np.linalg.norm(x @ columns - Y, axis=1)
+        for i in np.flatnonzero((missing > 1e-13) & (missing < 1e-6)):
+            part = slice(x.indptr[i], x.indptr[i + 1])
+            B = columns[x.indices[part]].T
+            values = np.linalg.lstsq(B, Y[i], rcond=None)[0]
+            values += np.linalg.lstsq(B, Y[i] - B @ values, rcond=None)[0]
+            if np.linalg.norm(B @ values - Y[i]) < missing[i] and (values * x.data[part] > 0).all():
+                x.data[part] = values
+        return found
+
+
+def make_problem(geometry: Geometry, *, positive: bool, target: int) -> Problem:
     """The arrays that all rows share."""
     A, true = geometry.columns, geometry.true
-    whitening = np.zeros((1, 1))
+    transform = np.zeros((1, 1))
     if geometry.transform is not None:
-        whitening = np.zeros((A.shape[1], true.shape[1]))
-        whitening[: geometry.transform.shape[1], : geometry.shape[0]] = geometry.transform.T
-    rank = geometry.shape[0] if geometry.transform is None else geometry.transform.shape[1]
+        transform = np.zeros((A.shape[1], true.shape[1]))
+        transform[: geometry.rank, : geometry.shape[0]] = geometry.transform.T
     return Problem(
         A=A,
         A32=A.astype(np.float32),
         norms=np.sqrt(np.einsum("ij,ij->i", A, A)).astype(np.float32),
         true=true,
-        whitening=whitening,
+        whitening=transform,
         signed=not positive,
         whitened=geometry.transform is not None,
         target=min(target, len(A)),
-        first_events=first_events,
-        most=rank,
-        max_steps=10 * rank + 100,
+        first_events=8,
+        last_step=1e-4,
+        most=geometry.rank,
+        max_steps=10 * geometry.rank + 100,
+    )
+
+
+def patient(problem: Problem) -> Problem:
+    """The same problem with a larger working set, more looks, more steps, and less trust in single precision."""
+    return problem._replace(
+        target=min(4 * problem.target, len(problem.A)),
+        first_events=4,
+        last_step=1e-8,
+        max_steps=3 * problem.max_steps,
     )
 
 
@@ -72,9 +109,9 @@ def largest_room(problem: Problem) -> int:
 def make_rows(problem: Problem, *, room: int, slots: int | None = None) -> Row:
     """The arrays of one row with room for a support of that size, or of as many rows as there are slots."""
     d, m = problem.A.shape
+    true_m = problem.true.shape[1]
     q, single, integer = MOST_EVENTS + 1, np.float32, np.int64
     width = min(d, 2 * problem.target + _OVERLOOKED) + MOST_EVENTS
-    true_m = problem.true.shape[1]
     each = () if slots is None else (slots,)
     return Row(
         n=np.zeros((*each, 8), dtype=integer),
@@ -94,8 +131,8 @@ def make_rows(problem: Problem, *, room: int, slots: int | None = None) -> Row:
         V=np.zeros((*each, _OVERLOOKED), dtype=integer),
         past_k=np.zeros((*each, q), dtype=integer),
         past_lam=np.zeros((*each, q)),
-        past_support=np.zeros((*each, q, room), dtype=integer),
-        past_sign=np.zeros((*each, q, room)),
+        past_support=np.zeros((*each, q, room), dtype=np.int32),
+        past_sign=np.zeros((*each, q, room), dtype=np.int8),
         past_x=np.zeros((*each, q, room)),
         past_r=np.zeros((q, m)),
         at=np.zeros(room, dtype=integer),
@@ -115,29 +152,26 @@ def make_rows(problem: Problem, *, room: int, slots: int | None = None) -> Row:
     )
 
 
+# The axes of the arrays of several rows that run over the support.
+_SUPPORT_AXES: dict[str, tuple[int, ...]] = {
+    "M": (1, 2),
+    "N": (1,),
+    **dict.fromkeys(("S", "sign", "x", "w"), (1,)),
+    **dict.fromkeys(("past_support", "past_sign", "past_x"), (2,)),
+    **dict.fromkeys(("at", "w32", "b", "v"), (0,)),
+}
+
+
 def grow_rows(rows: Row, problem: Problem, room: int) -> Row:
     """The same rows with room for a larger support, where they lack it: memory follows the supports, not m."""
-    old = rows.M.shape[-1]
-    most = largest_room(problem)
+    old, most = rows.M.shape[-1], largest_room(problem)
     if min(room, most) <= old:
         return rows
     room = min(max(room, 3 * old // 2), most)
     grown = {}
-    for name, value in rows._asdict().items():
-        axes = _SUPPORT_AXES.get(name, ())
+    for name, axes in _SUPPORT_AXES.items():
+        value = getattr(rows, name)
         shape = tuple(room if axis in axes else size for axis, size in enumerate(value.shape))
-        if shape == value.shape:
-            continue
         grown[name] = np.zeros(shape, dtype=value.dtype)
         grown[name][tuple(slice(size) for size in value.shape)] = value
     return rows._replace(**grown)
-
-
-# The axes of the arrays of several rows that run over the support.
-_SUPPORT_AXES: dict[str, tuple[int, ...]] = {
-    "M": (1, 2),
-    **dict.fromkeys(("S", "sign", "x", "w"), (1,)),
-    **dict.fromkeys(("past_support", "past_sign", "past_x"), (2,)),
-    **dict.fromkeys(("at", "w32", "b", "v"), (0,)),
-    "N": (1,),
-}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
-from sparselens.decoders._path_common import UNDERWAY, compiled, entry, pack, source_stamp
-from sparselens.decoders._path_problem import Geometry, largest_room, make_problem, make_rows
+from sparselens.decoders._path_common import UNDERWAY, compiled, entry, load, pack, source_stamp
+from sparselens.decoders._path_problem import Geometry, largest_room, make_problem, make_rows, patient
 from sparselens.decoders._path_steps import SIZE, STEPS, begin, turn
+from sparselens.decoders._spectrum import Spectrum
 
-_TARGET, _FIRST_EVENTS = 100, 8
+_TARGET = 100  # columns of the working set, or m where that is more
 
 
 @compiled
@@ -38,7 +41,7 @@ def _look(A32, z, p, signed):
             p[j] = abs(p[j])
 
 
-def _make_solve_rows(stamp):
+def _make_solve_rows(stamp: int) -> Any:
     @entry
     def solve_rows(problem, row, A32, p, Y, true_Y, S, X, U, outcome, size, steps):
         """Solve every row of Y, one after the other, in the same arrays."""
@@ -66,24 +69,52 @@ _solve_rows = _make_solve_rows(source_stamp())
 
 
 class SmallPathEngine:
-    """Solve rows by following their LASSO paths one after the other, with the whole matrix in the cache."""
+    """Solve rows by following their LASSO paths one after the other, with the whole matrix in the cache.
+
+    Parameters
+    ----------
+    A : float64 array of shape (m, d)
+    positive : bool
+    columns : float64 array of shape (d, m), optional
+        Aᵀ, where the caller has it already.
+    spectrum : Spectrum, optional
+        That of A, where the caller has it already.
+    target : int, optional
+        Columns to work on between two looks at all of them.
+    """
 
     def __init__(
-        self, A: FloatArray, *, positive: bool, target: int | None = None, events: int = _FIRST_EVENTS
+        self,
+        A: FloatArray,
+        *,
+        positive: bool,
+        columns: FloatArray | None = None,
+        spectrum: Spectrum | None = None,
+        target: int | None = None,
     ) -> None:
-        self.geometry = Geometry(A)
-        self.problem = make_problem(
-            self.geometry, positive=positive, target=target or max(_TARGET, len(A)), first_events=events
-        )
-        self.single = np.ascontiguousarray(self.problem.A.T, dtype=np.float32)
-        self.row = make_rows(self.problem, room=largest_room(self.problem))
-        self.p = np.zeros(A.shape[1], dtype=np.float32)
+        self.geometry = Geometry(A, columns, spectrum)
+        self.problem = make_problem(self.geometry, positive=positive, target=target or max(_TARGET, len(A)))
+        self.single = np.ascontiguousarray(self.problem.A32.T)
+
+    def patient(self) -> SmallPathEngine:
+        """An engine for rows that this one could not solve, on the same arrays."""
+        other = object.__new__(SmallPathEngine)
+        other.geometry, other.single, other.problem = self.geometry, self.single, patient(self.problem)
+        return other
 
     def solve(self, Y: FloatArray) -> Candidates:
-        n, (m, d) = len(Y), self.geometry.shape
+        """Candidates for rows of unit norm."""
+        m, d = self.geometry.shape
         path_Y, true_Y, scale = self.geometry.measurements(Y)
-        S, X = np.zeros((n, self.problem.most), dtype=np.int64), np.zeros((n, self.problem.most))
-        U = np.zeros((n, true_Y.shape[1]))
-        outcome, size, steps = np.zeros((3, n), dtype=np.int64)
-        _solve_rows(self.problem, self.row, self.single, self.p, path_Y, true_Y, S, X, U, outcome, size, steps)
-        return pack(S, X * scale, np.ascontiguousarray(U[:, :m]), outcome, size, steps, d)
+        row, p = make_rows(self.problem, room=largest_room(self.problem)), np.zeros(d, dtype=np.float32)
+        shared = (self.problem, row, self.single, p)
+        load(_solve_rows, *shared, path_Y[:0], true_Y[:0], *self._answers(0))
+        S, X, U, outcome, size, steps = answers = self._answers(len(Y))
+        _solve_rows(*shared, path_Y, true_Y, *answers)
+        return self.geometry.refit(pack(S, X * scale, U[:, :m], outcome, size, steps, d), Y)
+
+    def _answers(self, n: int) -> tuple[np.ndarray, ...]:
+        """Room for the answers to n rows: supports, values, dual vectors; outcome, size of the support, steps."""
+        most, m = self.problem.most, self.problem.true.shape[1]
+        counts = (np.zeros(n, dtype=np.int64) for _ in range(3))
+        return np.zeros((n, most), dtype=np.int64), np.zeros((n, most)), np.zeros((n, m)), *counts

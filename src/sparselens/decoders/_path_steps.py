@@ -42,10 +42,10 @@ MOST_EVENTS = 64  # events between two looks at all columns, at most
 _NEVER = np.float32(1e30)
 _FLAT = np.float32(1e-6)  # a correlation that falls as fast as λ, to single precision, never reaches it
 _SINGLE = np.float32(1e-6)  # error of a product in single precision, relative to the norms of its factors
-_LAST_STEP = 1e-4  # columns that seem to reach λ only that close to 0 are not looked at, unless the end proves wrong
 _ROUNDING = 1e-7  # an event that close to λ = 0 is the end of the path
 _DEPENDENT = 1e-11  # 1 − g of a column whose correlation stays at λ, to double precision
 _REACHED = 1e-9  # ‖Ax − y‖ / ‖y‖ up to which the end of the path counts as a solution
+_EXACT = 1e-13  # ‖Ax − y‖ / ‖y‖ that is nothing but rounding
 _MOST_ENDS = 20  # ends of the path that turn out to be none, before the row is left to another solver
 _LATE = 128  # from this size on M is changed once a segment, not once an event: it no longer fits the nearest cache
 _FRESH = 1 / 16  # look again when λ has fallen to this part, because errors are relative to the λ of the last look
@@ -69,6 +69,7 @@ class Problem(NamedTuple):
     whitened: bool
     target: int  # columns of W outside the support
     first_events: int  # events before the first look
+    last_step: float  # columns that seem to reach λ only that close to 0 are not looked at, unless the end is wrong
     most: int  # the largest support: min(m, d)
     max_steps: int
 
@@ -93,8 +94,8 @@ class Row(NamedTuple):
     V: np.ndarray  # columns that sent the row back, kept in W until the path is past them
     past_k: np.ndarray  # (q+1,) the breakpoints since the last look: size of the support,
     past_lam: np.ndarray  # (q+1,) λ,
-    past_support: np.ndarray  # (q+1, K) support,
-    past_sign: np.ndarray  # (q+1, K) signs,
+    past_support: np.ndarray  # (q+1, K) int32 support,
+    past_sign: np.ndarray  # (q+1, K) int8 signs,
     past_x: np.ndarray  # (q+1, K) and values
     # scratch
     past_r: np.ndarray  # (q+1, m)
@@ -309,7 +310,7 @@ def _remember(row, t, k, lam):
     for a in range(k):
         if sign[a] != 0.0:
             past_support[t, size] = S[a]
-            past_sign[t, size] = sign[a]
+            past_sign[t, size] = np.int8(sign[a])
             past_x[t, size] = x[a]
             size += 1
     row.past_k[t] = size
@@ -558,7 +559,8 @@ def _prune(problem, row):
         n_small += 1 if abs(x[a]) < small else 0
     if n_small == 0:
         return
-    before = norm(row.true_r)
+    residual(problem.true, S, k, x, row.true_y, row.true_r)
+    before = norm(row.true_r) / norm(row.true_y)
     _remember(row, 0, k, 0.0)
     size = k
     for a in range(k - 1, -1, -1):
@@ -567,7 +569,7 @@ def _prune(problem, row):
             leave(row.M, row.w, size + 1, a, row.v)
             S[a], sign[a], x[a] = S[size], sign[size], x[size]
     row.n[SIZE] = size
-    if _polish(problem, row) <= max(1e-13, 2.0 * before / norm(row.true_y)):
+    if _polish(problem, row) <= max(_EXACT, 4.0 * before):
         return
     row.n[SIZE] = k
     for a in range(k):
@@ -584,7 +586,7 @@ def begin(problem, row):
         row.n[i] = 0
     row.n[EVENTS] = problem.first_events
     row.n[MODE] = BEGIN
-    row.f[LAST_STEP] = _LAST_STEP
+    row.f[LAST_STEP] = problem.last_step
     for i in range(len(row.y)):
         row.r[i], row.u[i], row.z[i] = row.y[i], row.y[i], row.y[i]
 

@@ -14,10 +14,12 @@ import scipy.sparse as sp
 from sparselens._validation import FloatArray, check_choice
 from sparselens.certificate import Verifier
 from sparselens.decoders._engine import Engine, WhenNeeded, path_engine
+from sparselens.decoders._spectrum import Spectrum
 from sparselens.decoders.base import BaseDecoder, Progress
 from sparselens.parallel import count_jobs, decode_in_worker, map_in_order
 from sparselens.recovery import ConditionWarning, Recovery, Status
 
+_ALL_COLUMNS = 4000  # up to this d HiGHS is given all columns at once
 _CONDITION = 1e6  # beyond this condition number 1e-10 is not promised
 
 
@@ -76,29 +78,21 @@ class L1Decoder(BaseDecoder):
                 f"device={self.device!r} follows all rows at once and goes with neither method='highs' nor n_jobs: "
                 "leave out the one or the other."
             )
-        self._warn_of_bad_condition()
+        self._spectrum_ = Spectrum(self.A_)
+        if self._spectrum_.condition > _CONDITION:
+            warnings.warn(
+                f"the condition number of A is {self._spectrum_.condition:.0e}, beyond 1e6: answers may miss 1e-10; "
+                "read `gap` and `residual` of each row.",
+                ConditionWarning,
+                stacklevel=3,
+            )
         if self._n_jobs_ == 1:  # otherwise each process makes its own
             self._verifier_ = self._make_verifier()
             self._engines_ = self._make_engines()
 
-    def _warn_of_bad_condition(self) -> None:
-        squares = np.linalg.eigvalsh(self.A_ @ self.A_.T)
-        if squares[0] > squares[-1] / _CONDITION**2 > 0:
-            return
-        # bad, or rank-deficient, which is no harm: the squares cannot tell, the singular values can
-        values = np.linalg.svd(self.A_, compute_uv=False)
-        kept = values[values > 1e-12 * values[0]]
-        if len(kept) and kept[0] > _CONDITION * kept[-1]:
-            warnings.warn(
-                f"the condition number of A is {kept[0] / kept[-1]:.0e}, beyond 1e6: answers may miss 1e-10; "
-                "read `gap` and `residual` of each row.",
-                ConditionWarning,
-                stacklevel=4,
-            )
-
     def _make_verifier(self) -> Verifier:
         if self.device is None:
-            return Verifier(self.A_, positive=self.positive)
+            return Verifier(self.A_, positive=self.positive, columns=self._columns)
         from sparselens._certificate_torch import TorchVerifier
 
         return TorchVerifier(self.A_, positive=self.positive, device=self.device)
@@ -112,7 +106,8 @@ class L1Decoder(BaseDecoder):
             highs = []
         if self.device is not None:
             return [_torch_path(self.A_, self.positive, self.device), *highs]
-        return [path_engine(self.A_, positive=self.positive), *highs]
+        path = path_engine(self.A_, positive=self.positive, columns=self._columns, spectrum=self._spectrum_)
+        return [path, WhenNeeded(path.patient), *highs]
 
     def _block_size(self) -> int:
         if self.device is not None:
@@ -191,9 +186,10 @@ def _replace_rows(old: Recovery, rows: np.ndarray, new: Recovery) -> Recovery:
 
 
 def _highs(A: FloatArray, positive: bool) -> Engine:
-    from sparselens.decoders._highs import HighsEngine
+    from sparselens.decoders._highs import GeneratedHighsEngine, HighsEngine
 
-    return HighsEngine(A, positive=positive)
+    engine = HighsEngine if A.shape[1] <= _ALL_COLUMNS else GeneratedHighsEngine
+    return engine(A, positive=positive)
 
 
 def _torch_path(A: FloatArray, positive: bool, device: str) -> Engine:
