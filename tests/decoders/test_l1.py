@@ -17,6 +17,7 @@ from awkward import KINDS
 from helpers import gaussian, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
 from sparselens.decoders import _engine, l1
+from sparselens.decoders._engine import Candidates
 from sparselens.decoders._highs import HighsEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
 from sparselens.decoders._path_small import SmallPathEngine
@@ -293,21 +294,49 @@ def test_processes_share_the_rows_and_keep_their_order():
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
-def test_without_highspy_an_unproved_row_is_reported_and_not_lost(monkeypatch):
-    monkeypatch.setattr(l1, "find_spec", lambda name: None)
-    decoder = L1Decoder().bind(gaussian(10, 40, 0))
-    assert len(decoder._engines_) == 1
-    found = decoder._engines_[0].solve
+def without_proof(solve):
+    """The same answers, of which the first has lost its proof."""
 
     def careless(Y):
-        candidates = found(Y)
-        candidates.dual[0] = 0.0  # the first row loses its proof
+        candidates = solve(Y)
+        candidates.dual[0] = 0.0
         return candidates
 
-    monkeypatch.setattr(decoder._engines_[0], "solve", careless)
-    rec = decoder.decode(sparse_rows(4, 40, 2, 0) @ gaussian(10, 40, 0).T)
+    return careless
+
+
+def test_without_highspy_an_unproved_row_is_reported_and_not_lost(monkeypatch):
+    monkeypatch.setattr(l1, "find_spec", lambda name: None)
+    A = gaussian(10, 40, 0)
+    X = sparse_rows(4, 40, 2, 0)
+    decoder = L1Decoder().bind(A)
+    for engine in decoder._engines_:
+        monkeypatch.setattr(engine, "solve", without_proof(engine.solve))
+    rec = decoder.decode(X @ A.T)
     assert list(rec.status) == [Status.UNCERTIFIED, *[Status.OPTIMAL_UNIQUE] * 3]
     assert "1 uncertified (largest gap" in rec.summary()
+    assert abs(rec.x[[0]] - X[[0]]).max() <= 1e-10  # the best that was found is kept
+
+
+def test_an_unproved_answer_is_not_replaced_by_a_worse_one(monkeypatch):
+    A = gaussian(10, 40, 0)
+    X = sparse_rows(3, 40, 2, 0)
+    decoder = L1Decoder().bind(A)
+    first, last = decoder._engines_[0], decoder._engines_[-1]
+    monkeypatch.setattr(first, "solve", without_proof(first.solve))
+
+    def nothing(Y):
+        n = len(Y)
+        return Candidates(
+            x=sp.csr_array((n, 40)), dual=np.zeros((n, 10)), infeasible=np.zeros(n, bool), n_steps=np.zeros(n, int)
+        )
+
+    for engine in decoder._engines_[1:]:
+        monkeypatch.setattr(engine, "solve", nothing)
+    assert first is not last
+    rec = decoder.decode(X @ A.T)
+    assert rec.status[0] == Status.UNCERTIFIED
+    assert abs(rec.x[[0]] - X[[0]]).max() <= 1e-10
 
 
 def test_a_row_that_the_path_gets_wrong_is_mended_by_highs(monkeypatch):

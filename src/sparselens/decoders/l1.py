@@ -142,6 +142,7 @@ class L1Decoder(BaseDecoder):
     def _judge(self, Y: FloatArray, todo: np.ndarray) -> Recovery:
         """Solve the rows `todo`; hand what is not proved to the next solver. The other rows are zero."""
         best = self._zeros(len(Y))
+        best.residual[todo] = np.inf  # no answer yet
         for engine in self._engines_:
             if len(todo) == 0:
                 break
@@ -154,7 +155,9 @@ class L1Decoder(BaseDecoder):
             status[proof.optimal] = Status.OPTIMAL_NOT_UNIQUE
             status[proof.unique] = Status.OPTIMAL_UNIQUE
             new = Recovery(candidates.x, status, proof.residual, proof.gap, candidates.n_steps, dual=candidates.dual)
-            best = _replace_rows(best, todo, new)
+            # without a proof the answer that fits better stays, whichever engine gave it
+            better = (status != Status.UNCERTIFIED) | ~(proof.residual >= best.residual[todo])
+            best = _replace_rows(best, todo[better], new[better])
             todo = todo[status == Status.UNCERTIFIED]
         return best
 
