@@ -17,6 +17,7 @@ from awkward import KINDS
 from helpers import gaussian, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
 from sparselens.decoders import _engine, l1
+from sparselens.decoders._engine import path_engine
 from sparselens.decoders._highs import HighsEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
 from sparselens.decoders._path_small import SmallPathEngine
@@ -296,7 +297,8 @@ def test_processes_share_the_rows_and_keep_their_order():
 def test_without_highspy_an_unproved_row_is_reported_and_not_lost(monkeypatch):
     monkeypatch.setattr(l1, "find_spec", lambda name: None)
     decoder = L1Decoder().bind(gaussian(10, 40, 0))
-    assert len(decoder._engines_) == 1
+    assert not any("highs" in getattr(engine, "make", path_engine).__name__ for engine in decoder._engines_)
+    decoder._engines_ = decoder._engines_[:1]
     found = decoder._engines_[0].solve
 
     def careless(Y):
