@@ -104,8 +104,11 @@ class HighsEngine:
         """Solve from the present basis, and polish."""
         self.highs.run()
         steps = int(self.highs.getInfo().simplex_iteration_count)
-        if self.highs.getModelStatus() != self.model.HighsModelStatus.kOptimal:
-            return _Answer(np.zeros(0, dtype=np.int64), np.zeros(0), self._farkas(y), True, steps)
+        status, nothing = self.highs.getModelStatus(), (np.zeros(0, dtype=np.int64), np.zeros(0))
+        if status == self.model.HighsModelStatus.kTimeLimit:
+            return _Answer(*nothing, np.zeros_like(y), False, steps)
+        if status != self.model.HighsModelStatus.kOptimal:
+            return _Answer(*nothing, self._farkas(y), True, steps)
         x, u, basic = self._solution()
         S, values = self._refit(y, np.flatnonzero(x > _KEEP * x.max(initial=0.0)))
         if not self._fits(y, S, values):
@@ -196,12 +199,13 @@ class GeneratedHighsEngine:
     """HiGHS for a matrix with many columns: solve with some of them, price the others, add those that pay.
 
     Each row starts with the columns that lead towards y. Where the program with some columns is infeasible, its
-    Farkas vector prices the others.
+    Farkas vector prices the others. A row that takes HiGHS longer than `seconds` is given up.
     """
 
-    def __init__(self, A: FloatArray, *, positive: bool) -> None:
+    def __init__(self, A: FloatArray, *, positive: bool, seconds: float = 60.0) -> None:
         self.A = A
         self.positive = positive
+        self.seconds = seconds
         self.norms = np.linalg.norm(A, axis=0)
 
     def solve(self, Y: FloatArray) -> Candidates:
@@ -213,6 +217,7 @@ class GeneratedHighsEngine:
         score = self._correlation(y) / np.where(self.norms > 0, self.norms, 1.0)
         chosen = _largest(score, min(d, _START * m))
         program = HighsEngine(np.ascontiguousarray(self.A[:, chosen]), positive=self.positive)
+        program.highs.setOptionValue("time_limit", self.seconds)
         answer, steps = program._solve_row(y), 0
         while True:
             steps += answer.steps

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from sparselens._validation import FloatArray, check_choice
 from sparselens.certificate import Verifier
-from sparselens.decoders._engine import Engine, WhenNeeded, path_engine
+from sparselens.decoders._engine import Candidates, Engine, WhenNeeded, path_engine
 from sparselens.decoders._spectrum import Spectrum
 from sparselens.decoders.base import BaseDecoder, Progress
 from sparselens.parallel import count_jobs, decode_in_worker, map_in_order
@@ -112,7 +112,8 @@ class L1Decoder(BaseDecoder):
     def _block_size(self) -> int:
         if self.device is not None:
             return self._engines_[0].rows_at_once()  # type: ignore[attr-defined]  # the torch engine knows its memory
-        return super()._block_size()
+        # Long blocks: rows with long paths at the end of one leave the products over all columns nearly empty.
+        return int(np.clip(2**20 // len(self.A_), 64, 4096))
 
     def _decode_blocks(self, Y: FloatArray, callback: Progress | None) -> Iterator[Recovery]:
         if self._n_jobs_ == 1:
@@ -135,31 +136,38 @@ class L1Decoder(BaseDecoder):
         scale = np.where(size > 0, size, 1.0)[:, None]
         unit = Y / scale  # solvers see rows of norm 1, so that tolerances mean the same for every row
         rec = self._judge(unit, np.flatnonzero(size > 0))
-        return Recovery(
-            sp.csr_array(rec.x.multiply(scale)), rec.status, rec.residual, rec.gap, rec.n_steps, dual=rec.dual
-        )
+        rec.x.data *= np.repeat(scale, np.diff(rec.x.indptr))
+        return rec
 
     def _judge(self, Y: FloatArray, todo: np.ndarray) -> Recovery:
         """Solve the rows `todo`; hand what is not proved to the next solver. The other rows are zero."""
         best = self._zeros(len(Y))
-        best.residual[todo] = np.inf  # no answer yet
         for engine in self._engines_:
             if len(todo) == 0:
                 break
-            candidates = engine.solve(np.ascontiguousarray(Y[todo]))
-            proof = self._verifier_.optimal(Y[todo], candidates.x, candidates.dual)
-            no_solution = ~proof.optimal & candidates.infeasible
-            no_solution[no_solution] = self._verifier_.infeasible(Y[todo][no_solution], candidates.dual[no_solution])
-            status = np.full(len(todo), Status.UNCERTIFIED, dtype=np.uint8)
-            status[no_solution] = Status.INFEASIBLE
-            status[proof.optimal] = Status.OPTIMAL_NOT_UNIQUE
-            status[proof.unique] = Status.OPTIMAL_UNIQUE
-            new = Recovery(candidates.x, status, proof.residual, proof.gap, candidates.n_steps, dual=candidates.dual)
-            # without a proof the answer that fits better stays, whichever engine gave it
-            better = (status != Status.UNCERTIFIED) | ~(proof.residual >= best.residual[todo])
-            best = _replace_rows(best, todo[better], new[better])
-            todo = todo[status == Status.UNCERTIFIED]
+            part = np.ascontiguousarray(Y[todo])
+            new = self._checked(part, engine.solve(part))
+            # what nobody proves is reported with the answer that comes nearest to y
+            better = (new.status != Status.UNCERTIFIED) | (new.residual < best.residual[todo])
+            better |= best.status[todo] != Status.UNCERTIFIED  # only so far the zeros from above
+            best = _replace_rows(best, todo[better], new if better.all() else new[better])
+            todo = todo[new.status == Status.UNCERTIFIED]
         return best
+
+    def _checked(self, Y: FloatArray, found: Candidates) -> Recovery:
+        """What candidates are worth."""
+        proof = self._verifier_.optimal(Y, found.x, found.dual)
+        no_solution = ~proof.optimal & found.infeasible
+        no_solution[no_solution] = self._verifier_.infeasible(Y[no_solution], found.dual[no_solution])
+        status = np.full(len(Y), Status.UNCERTIFIED, dtype=np.uint8)
+        status[no_solution] = Status.INFEASIBLE
+        status[proof.optimal] = Status.OPTIMAL_NOT_UNIQUE
+        status[proof.unique] = Status.OPTIMAL_UNIQUE
+        x = found.x
+        if no_solution.any() or not x.data.all():  # an infeasible row has no answer, and no zero is stored
+            x.data *= np.repeat(~no_solution, np.diff(x.indptr))
+            x.eliminate_zeros()
+        return Recovery(x, status, proof.residual, proof.gap, found.n_steps, dual=found.dual)
 
     def _zeros(self, n: int) -> Recovery:
         """What y = 0 decodes to: x = 0, with u = 0 as its proof; unique unless some direction costs nothing."""
@@ -175,14 +183,10 @@ class L1Decoder(BaseDecoder):
 
 
 def _replace_rows(old: Recovery, rows: np.ndarray, new: Recovery) -> Recovery:
-    """`old` with its rows replaced by those of `new`; x of infeasible rows is emptied."""
-    keep = np.ones(len(new))
-    keep[new.status == Status.INFEASIBLE] = 0.0
-    x = sp.csr_array(new.x.multiply(keep[:, None]))
-    x.eliminate_zeros()
+    """`old` with its rows replaced by those of `new`."""
     if len(rows) == len(old):
-        return Recovery(x, new.status, new.residual, new.gap, new.n_steps, dual=new.dual)
-    both = Recovery.concatenate([old, Recovery(x, new.status, new.residual, new.gap, new.n_steps, dual=new.dual)])
+        return new
+    both = Recovery.concatenate([old, new])
     order = np.arange(len(old))
     order[rows] = len(old) + np.arange(len(rows))
     return both[order]
