@@ -18,13 +18,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
@@ -279,6 +277,8 @@ def main() -> None:
         found = one_size(json.loads(options.one), options) if options.one else share(options.share, options)
         print(json.dumps(found))
         return
+    from facts import facts
+
     unknown = [name for name in options.cases.split(",") if name not in CASES]
     if unknown:
         parser.error(f"no case is called {unknown[0]!r}: choose from {', '.join(CASES)}")
@@ -287,9 +287,7 @@ def main() -> None:
         for row in [found] if isinstance(found, dict) else found:
             row |= {"peak_gigabytes": row.get("peak_gigabytes", _peak_gigabytes())}
             row |= {"device": options.device, "precision": options.precision, "threads": options.threads}
-            row |= {"torch": torch.__version__, "machine": platform.machine(), "time": datetime.now(UTC).isoformat()}
-            if torch.cuda.is_available():
-                row["gpu"] = torch.cuda.get_device_name()
+            row |= {"torch": torch.__version__} | facts(options.device)
             print(json.dumps(row), flush=True)
             if options.out:
                 with open(options.out, "a") as file:

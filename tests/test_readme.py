@@ -40,3 +40,11 @@ def test_the_readme_promises_what_its_code_gives(tmp_path, monkeypatch, capsys):
 def test_links_in_the_readme_lead_somewhere():
     for target in re.findall(r"\]\(((?!http)[^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
         assert (ROOT / target).exists(), target
+
+
+def test_the_api_page_lists_every_public_name():
+    import sparselens
+
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    missing = [name for name in sparselens._PUBLIC if not re.search(rf"^\s+{name}$", page, flags=re.MULTILINE)]
+    assert missing == []
