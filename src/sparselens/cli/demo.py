@@ -132,9 +132,9 @@ def _print_table(result: DemoResult, rows: int) -> None:
         table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
     for line in body:
         table.add_row(*line)
-    Console(width=max(100, 14 * len(header))).print(table)
-    most = max(row["m"] for row in result.rows)
-    needed = ", ".join(f"{label} {m or f'above {most}'}" for label, m in fewest.items())
+    Console(width=18 * len(header)).print(table)  # wide enough for every cell
+    most = {label: max(row["m"] for row in result.rows if row["encoder"] == label) for label in fewest}
+    needed = ", ".join(f"{label} {m or f'above {most[label]}'}" for label, m in fewest.items())
     typer.echo(f"Measurements for 99% of the rows: {needed}.")
     certified = sum(row["certified"] * row["n_rows"] for row in result.rows)
     total = sum(row["n_rows"] for row in result.rows)
