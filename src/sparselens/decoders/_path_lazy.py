@@ -8,9 +8,9 @@ import numpy as np
 
 from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
-from sparselens.decoders._path_common import UNDERWAY, compiled, entry, load, pack, source_stamp
+from sparselens.decoders._path_common import UNDERWAY, entry, load, pack, source_stamp
 from sparselens.decoders._path_problem import Geometry, grow_rows, largest_room, make_problem, make_rows, patient
-from sparselens.decoders._path_steps import MOST_EVENTS, SIZE, STEPS, Row, begin, turn
+from sparselens.decoders._path_steps import MOST_EVENTS, SIZE, STEPS, begin, borrow_problem, borrow_row, turn
 from sparselens.decoders._spectrum import Spectrum
 
 _TARGET = 128  # columns of the working set, or m where that is more
@@ -19,54 +19,13 @@ _FEW_MEASUREMENTS = 256  # up to this m a row is small
 _FIRST_ROOM = 128  # room for the support at first; it grows where a row needs more
 
 
-@compiled
-def _row(rows, i):
-    """Row i of arrays that hold one row for each slot; scratch is shared."""
-    return Row(
-        rows.n[i],
-        rows.f[i],
-        rows.y[i],
-        rows.true_y[i],
-        rows.M[i],
-        rows.S[i],
-        rows.sign[i],
-        rows.x[i],
-        rows.w[i],
-        rows.r[i],
-        rows.u[i],
-        rows.true_u[i],
-        rows.z[i],
-        rows.W[i],
-        rows.V[i],
-        rows.past_k[i],
-        rows.past_lam[i],
-        rows.past_support[i],
-        rows.past_sign[i],
-        rows.past_x[i],
-        rows.past_r,
-        rows.at,
-        rows.w32,
-        rows.move32,
-        rows.N,
-        rows.factor,
-        rows.c,
-        rows.g,
-        rows.ratio,
-        rows.closed,
-        rows.rejected,
-        rows.b,
-        rows.v,
-        rows.true_r,
-        rows.mark,
-    )
-
-
 def _make_turn_rows(stamp: int) -> Any:
     @entry
     def turn_rows(problem, rows, slots, P, results):
         """One turn of the row in each slot, with what its look saw in P; without P the rows begin."""
+        problem = borrow_problem(problem)
         for i in range(len(slots)):
-            row = _row(rows, slots[i])
+            row = borrow_row(rows, slots[i])
             if len(P) == 0:
                 begin(problem, row)
                 continue

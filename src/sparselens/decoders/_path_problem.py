@@ -11,6 +11,7 @@ from sparselens.decoders._path_steps import MOST_EVENTS, Problem, Row
 from sparselens.decoders._spectrum import Spectrum
 
 _WHITEN = 10.0  # condition number from which on the path is followed on a whitened matrix
+_SHORT = 128  # columns up to this length are copied together
 _OVERLOOKED = 512  # room for columns that send a row back before it gets past them
 
 
@@ -83,6 +84,7 @@ def make_problem(geometry: Geometry, *, positive: bool, target: int) -> Problem:
         whitening=transform,
         signed=not positive,
         whitened=geometry.transform is not None,
+        compact=A.shape[1] <= _SHORT,
         target=min(target, len(A)),
         first_events=8,
         last_step=1e-4,
@@ -106,40 +108,40 @@ def largest_room(problem: Problem) -> int:
     return problem.most + MOST_EVENTS + 1
 
 
-def make_rows(problem: Problem, *, room: int, slots: int | None = None) -> Row:
-    """The arrays of one row with room for a support of that size, or of as many rows as there are slots."""
+def make_rows(problem: Problem, *, room: int, slots: int) -> Row:
+    """The arrays of as many rows as there are slots, with room for supports of that size."""
     d, m = problem.A.shape
     true_m = problem.true.shape[1]
     q, single, integer = MOST_EVENTS + 1, np.float32, np.int64
     width = min(d, 2 * problem.target + _OVERLOOKED) + MOST_EVENTS
-    each = () if slots is None else (slots,)
     return Row(
-        n=np.zeros((*each, 8), dtype=integer),
-        f=np.zeros((*each, 3)),
-        y=np.zeros((*each, m)),
-        true_y=np.zeros((*each, true_m)),
-        M=np.zeros((*each, room, room)),
-        S=np.zeros((*each, room), dtype=integer),
-        sign=np.zeros((*each, room)),
-        x=np.zeros((*each, room)),
-        w=np.zeros((*each, room)),
-        r=np.zeros((*each, m)),
-        u=np.zeros((*each, m)),
-        true_u=np.zeros((*each, true_m)),
-        z=np.zeros((*each, m), dtype=single),
-        W=np.zeros((*each, width), dtype=integer),
-        V=np.zeros((*each, _OVERLOOKED), dtype=integer),
-        past_k=np.zeros((*each, q), dtype=integer),
-        past_lam=np.zeros((*each, q)),
-        past_support=np.zeros((*each, q, room), dtype=np.int32),
-        past_sign=np.zeros((*each, q, room), dtype=np.int8),
-        past_x=np.zeros((*each, q, room)),
+        n=np.zeros((slots, 8), dtype=integer),
+        f=np.zeros((slots, 3)),
+        y=np.zeros((slots, m)),
+        true_y=np.zeros((slots, true_m)),
+        M=np.zeros((slots, room, room)),
+        S=np.zeros((slots, room), dtype=integer),
+        sign=np.zeros((slots, room)),
+        x=np.zeros((slots, room)),
+        w=np.zeros((slots, room)),
+        r=np.zeros((slots, m)),
+        u=np.zeros((slots, m)),
+        true_u=np.zeros((slots, true_m)),
+        z=np.zeros((slots, m), dtype=single),
+        W=np.zeros((slots, width), dtype=integer),
+        V=np.zeros((slots, _OVERLOOKED), dtype=integer),
+        past_k=np.zeros((slots, q), dtype=integer),
+        past_lam=np.zeros((slots, q)),
+        past_support=np.zeros((slots, q, room), dtype=np.int32),
+        past_sign=np.zeros((slots, q, room), dtype=np.int8),
+        past_x=np.zeros((slots, q, room)),
         past_r=np.zeros((q, m)),
         at=np.zeros(room, dtype=integer),
         w32=np.zeros(room, dtype=single),
         move32=np.zeros(m, dtype=single),
         N=np.zeros((MOST_EVENTS, room)),
         factor=np.zeros(MOST_EVENTS),
+        C=np.zeros((m, width) if problem.compact else (1, 1), dtype=single),
         c=np.zeros(width, dtype=single),
         g=np.zeros(width, dtype=single),
         ratio=np.zeros(width, dtype=single),

@@ -10,7 +10,7 @@ from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
 from sparselens.decoders._path_common import UNDERWAY, compiled, entry, load, pack, source_stamp
 from sparselens.decoders._path_problem import Geometry, largest_room, make_problem, make_rows, patient
-from sparselens.decoders._path_steps import SIZE, STEPS, begin, turn
+from sparselens.decoders._path_steps import SIZE, STEPS, begin, borrow_problem, borrow_row, turn
 from sparselens.decoders._spectrum import Spectrum
 
 _TARGET = 100  # columns of the working set, or m where that is more
@@ -43,8 +43,9 @@ def _look(A32, z, p, signed):
 
 def _make_solve_rows(stamp: int) -> Any:
     @entry
-    def solve_rows(problem, row, A32, p, Y, true_Y, S, X, U, outcome, size, steps):
-        """Solve every row of Y, one after the other, in the same arrays."""
+    def solve_rows(problem, rows, A32, p, Y, true_Y, S, X, U, outcome, size, steps):
+        """Solve every row of Y, one after the other, in the same slot."""
+        problem, row = borrow_problem(problem), borrow_row(rows, 0)
         for i in range(len(Y)):
             for c in range(Y.shape[1]):
                 row.y[c] = Y[i, c]
@@ -106,8 +107,8 @@ class SmallPathEngine:
         """Candidates for rows of unit norm."""
         m, d = self.geometry.shape
         path_Y, true_Y, scale = self.geometry.measurements(Y)
-        row, p = make_rows(self.problem, room=largest_room(self.problem)), np.zeros(d, dtype=np.float32)
-        shared = (self.problem, row, self.single, p)
+        rows, p = make_rows(self.problem, room=largest_room(self.problem), slots=1), np.zeros(d, dtype=np.float32)
+        shared = (self.problem, rows, self.single, p)
         load(_solve_rows, *shared, path_Y[:0], true_Y[:0], *self._answers(0))
         S, X, U, outcome, size, steps = answers = self._answers(len(Y))
         _solve_rows(*shared, path_Y, true_Y, *answers)

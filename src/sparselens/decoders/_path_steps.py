@@ -24,6 +24,7 @@ from sparselens.decoders._path_common import (
     SOLVED,
     UNDERWAY,
     add_columns,
+    borrowed,
     column_dot,
     column_dots,
     combine_rows,
@@ -36,6 +37,7 @@ from sparselens.decoders._path_common import (
     move_last,
     norm,
     residual,
+    smallest,
 )
 
 MOST_EVENTS = 64  # events between two looks at all columns, at most
@@ -67,6 +69,7 @@ class Problem(NamedTuple):
     whitening: np.ndarray  # (m, m') T with A = T · true, where the matrix is whitened
     signed: bool
     whitened: bool
+    compact: bool  # whether W's columns are copied together: worth it where rows are short
     target: int  # columns of W outside the support
     first_events: int  # events before the first look
     last_step: float  # columns that seem to reach λ only that close to 0 are not looked at, unless the end is wrong
@@ -104,6 +107,7 @@ class Row(NamedTuple):
     move32: np.ndarray  # (m,) A_S w
     N: np.ndarray  # (q, K) changes of M that are not made yet: M + Σ_i f_i N[i] N[i]ᵀ is meant
     factor: np.ndarray  # (q,) the f_i
+    C: np.ndarray  # (m, width) float32 columns of W, where they are copied together
     c: np.ndarray  # (width,) float32 correlations of W with the residual
     g: np.ndarray  # (width,) float32, how fast they fall
     ratio: np.ndarray  # (width,) float32, when they reach λ
@@ -113,6 +117,72 @@ class Row(NamedTuple):
     v: np.ndarray  # (K,)
     true_r: np.ndarray  # (m',)
     mark: np.ndarray  # (d,) all zero between uses
+
+
+# ---- arrays without a reference count --------------------------------------------------------------------------------
+
+
+@compiled
+def borrow_problem(problem):
+    """The problem with borrowed arrays."""
+    return Problem(
+        borrowed(problem.A),
+        borrowed(problem.A32),
+        borrowed(problem.norms),
+        borrowed(problem.true),
+        borrowed(problem.whitening),
+        problem.signed,
+        problem.whitened,
+        problem.compact,
+        problem.target,
+        problem.first_events,
+        problem.last_step,
+        problem.most,
+        problem.max_steps,
+    )
+
+
+@compiled
+def borrow_row(rows, i):
+    """Row i of arrays that hold one row for each slot, borrowed; scratch is shared."""
+    return Row(
+        borrowed(rows.n[i]),
+        borrowed(rows.f[i]),
+        borrowed(rows.y[i]),
+        borrowed(rows.true_y[i]),
+        borrowed(rows.M[i]),
+        borrowed(rows.S[i]),
+        borrowed(rows.sign[i]),
+        borrowed(rows.x[i]),
+        borrowed(rows.w[i]),
+        borrowed(rows.r[i]),
+        borrowed(rows.u[i]),
+        borrowed(rows.true_u[i]),
+        borrowed(rows.z[i]),
+        borrowed(rows.W[i]),
+        borrowed(rows.V[i]),
+        borrowed(rows.past_k[i]),
+        borrowed(rows.past_lam[i]),
+        borrowed(rows.past_support[i]),
+        borrowed(rows.past_sign[i]),
+        borrowed(rows.past_x[i]),
+        borrowed(rows.past_r),
+        borrowed(rows.at),
+        borrowed(rows.w32),
+        borrowed(rows.move32),
+        borrowed(rows.N),
+        borrowed(rows.factor),
+        borrowed(rows.C),
+        borrowed(rows.c),
+        borrowed(rows.g),
+        borrowed(rows.ratio),
+        borrowed(rows.closed),
+        borrowed(rows.rejected),
+        borrowed(rows.b),
+        borrowed(rows.v),
+        borrowed(rows.true_r),
+        borrowed(rows.mark),
+    )
 
 
 # ---- judging a look at all columns -----------------------------------------------------------------------------------
@@ -151,12 +221,6 @@ def _overlooked(problem, row, p):
     norms, mark, V, W, S = problem.norms, row.mark, row.V, row.W, row.S
     start, ended = row.n[OVERLOOKED], row.n[MODE] == ENDED
     limit = row.f[LIMIT] if ended else 1.0
-    for a in range(row.n[SIZE]):
-        mark[S[a]] = 1
-    for i in range(0 if ended else row.n[WIDTH]):
-        mark[W[i]] = 1
-    for i in range(0 if ended else start):
-        mark[V[i]] = 1
     length = np.float32(0.0)
     for i in range(len(row.z)):
         length += row.z[i] * row.z[i]
@@ -164,6 +228,17 @@ def _overlooked(problem, row, p):
     if ended:
         band = -band
     bound = np.float32(limit)
+    above = 0
+    for j in range(len(p)):
+        above += 1 if p[j] > bound + band * norms[j] else 0
+    if above == 0:
+        return start
+    for a in range(row.n[SIZE]):
+        mark[S[a]] = 1
+    for i in range(0 if ended else row.n[WIDTH]):
+        mark[W[i]] = 1
+    for i in range(0 if ended else start):
+        mark[V[i]] = 1
     found = 0
     for j in range(len(p)):
         found += 1 if p[j] > bound + band * norms[j] and mark[j] == 0 else 0
@@ -194,6 +269,14 @@ def _overlooked(problem, row, p):
 
 
 @compiled
+def _copy_column(A32, W, i, C):
+    """Put column W[i] beside the others."""
+    j = W[i]
+    for c in range(A32.shape[1]):
+        C[c, i] = A32[j, c]
+
+
+@compiled
 def _stock(problem, row, p):
     """Make W of the columns in V and of those with the largest correlations outside the support."""
     W, S, V, at, closed, mark = row.W, row.S, row.V, row.at, row.closed, row.mark
@@ -219,50 +302,57 @@ def _stock(problem, row, p):
         mark[W[i]] = 0
     for i in range(width):
         closed[i] = np.float32(0.0)
-    column_dots(problem.A, W, width, row.r, row.c)  # in double: near the end r/λ is long, and p too coarse
+    if problem.signed:  # p is a magnitude
+        column_dots(problem.A, W, width, row.r, row.c)
+    else:
+        scale = np.float32(1.0 if row.n[MODE] == BEGIN else row.f[LAM])
+        for i in range(width):
+            row.c[i] = p[W[i]] * scale
+    for i in range(width if problem.compact else 0):
+        _copy_column(problem.A32, W, i, row.C)
     row.n[WIDTH] = width
 
 
 # ---- following the path ----------------------------------------------------------------------------------------------
 
 
+# These functions are called at every event: they are given the arrays that they need, and not a Row, which would be
+# copied for each call.
+
+
 @compiled
-def _rates(problem, row, k, width):
+def _rates(A32, C, compact, S, W, w, k, width, w32, move32, g):
     """How fast the correlations of W fall with λ: ``g = A_Wᵀ A_S w``."""
-    w32, move32 = row.w32, row.move32
     for a in range(k):
-        w32[a] = row.w[a]
+        w32[a] = w[a]
     for i in range(len(move32)):
         move32[i] = np.float32(0.0)
-    add_columns(problem.A32, row.S, k, w32, np.float32(1.0), move32)
-    column_dots(problem.A32, row.W, width, move32, row.g)
+    add_columns(A32, S, k, w32, np.float32(1.0), move32)
+    if compact:
+        combine_rows(C, move32, len(move32), width, g)
+    else:
+        column_dots(A32, W, width, move32, g)
 
 
 @compiled
-def _confirm(problem, row, k, lam, j):
+def _confirm(A, S, x, w, y, k, lam, signed, j, b):
     """In double precision, with b = A_Sᵀa_j: how far λ falls until column j joins, its sign, and its rate."""
-    b, x, w = row.b, row.x, row.w
-    column_dots(problem.A, row.S, k, problem.A[j], b)
-    value, rate = column_dot(problem.A, j, row.y), 0.0
+    column_dots(A, S, k, A[j], b)
+    value, rate = column_dot(A, j, y), 0.0
     for a in range(k):
         value -= b[a] * x[a]
         rate += b[a] * w[a]
     step, sign = (lam - value) / (1.0 - rate) if 1.0 - rate > _DEPENDENT else BIG, 1.0
-    if problem.signed and 1.0 + rate > _DEPENDENT and (lam + value) / (1.0 + rate) < step:
+    if signed and 1.0 + rate > _DEPENDENT and (lam + value) / (1.0 + rate) < step:
         step, sign = (lam + value) / (1.0 + rate), -1.0
     return max(step, 0.0), sign, rate
 
 
 @compiled
-def _next_join(problem, row, k, lam, width, until_drop):
-    """The first column of W to reach λ: how far λ falls until then, its place in W, its sign and its rate.
-
-    Single precision proposes a column and double precision confirms it, until the first one is a confirmed one, or
-    comes well after the next drop.
-    """
-    c, g, ratio, closed = row.c, row.g, row.ratio, row.closed
+def _propose(c, g, closed, lam, width, signed, ratio):
+    """In single precision: how far λ falls until each column of W joins."""
     one, lam32 = np.float32(1.0), np.float32(lam)
-    if problem.signed:
+    if signed:
         for i in range(width):
             up, down = one - g[i], one + g[i]
             rise = (lam32 - c[i]) / up if up > _FLAT else _NEVER
@@ -272,18 +362,26 @@ def _next_join(problem, row, k, lam, width, until_drop):
         for i in range(width):
             up = one - g[i]
             ratio[i] = (lam32 - c[i]) / up + closed[i] if up > _FLAT else _NEVER
-    enough = min(lam * (1.0 - row.f[LAST_STEP]), 1.01 * until_drop)
+
+
+@compiled
+def _next_join(A, S, x, w, y, W, ratio, k, lam, width, signed, enough, b):
+    """The first column of W to reach λ: how far λ falls until then, its place in W, its sign and its rate.
+
+    Single precision proposes a column and double precision confirms it, until the first one is a confirmed one, or
+    no earlier than `enough`.
+    """
     confirmed, step, sign, rate = -1, BIG, 1.0, 0.0
     for _ in range(width):
-        first, place = _NEVER, -1
-        for i in range(width):
-            if ratio[i] < first:
-                first, place = ratio[i], i
+        first = smallest(ratio, width)
         if first >= enough:
             return BIG, -1, 1.0, 0.0
+        place = 0
+        while ratio[place] != first:
+            place += 1
         if place == confirmed:
             break
-        step, sign, rate = _confirm(problem, row, k, lam, row.W[place])
+        step, sign, rate = _confirm(A, S, x, w, y, k, lam, signed, W[place], b)
         ratio[place] = np.float32(step) if step < lam * (1.0 - _ROUNDING) else _NEVER
         confirmed = place
     return step, confirmed, sign, rate
@@ -302,10 +400,8 @@ def _next_drop(x, w, sign, k):
 
 
 @compiled
-def _remember(row, t, k, lam):
+def _remember(S, sign, x, k, lam, t, past_k, past_lam, past_support, past_sign, past_x):
     """Keep breakpoint t; positions without a sign have left the support."""
-    S, sign, x = row.S, row.sign, row.x
-    past_support, past_sign, past_x = row.past_support, row.past_sign, row.past_x
     size = 0
     for a in range(k):
         if sign[a] != 0.0:
@@ -313,15 +409,19 @@ def _remember(row, t, k, lam):
             past_sign[t, size] = np.int8(sign[a])
             past_x[t, size] = x[a]
             size += 1
-    row.past_k[t] = size
-    row.past_lam[t] = lam
+    past_k[t] = size
+    past_lam[t] = lam
 
 
 @compiled
 def _advance(problem, row):
     """Follow the path on W for some events; True where λ reaches 0."""
     M, W, S, at, sign, x, w = row.M, row.W, row.S, row.at, row.sign, row.x, row.w
-    c, g, b, v, closed, rejected = row.c, row.g, row.b, row.v, row.closed, row.rejected
+    c, g, b, v, ratio, closed, rejected = row.c, row.g, row.b, row.v, row.ratio, row.closed, row.rejected
+    past_k, past_lam = row.past_k, row.past_lam
+    past_support, past_sign, past_x = row.past_support, row.past_sign, row.past_x
+    A, A32, C, y, w32, move32 = problem.A, problem.A32, row.C, row.y, row.w32, row.move32
+    signed, compact, most = problem.signed, problem.compact, problem.most
     zero = np.float32(0.0)
     k, width, lam = row.n[SIZE], row.n[WIDTH], row.f[LAM]
     # A large M is changed once for many events: until then dead positions stay, and n_late changes are to be made
@@ -329,15 +429,17 @@ def _advance(problem, row):
     known, n_late, n_dead = k, 0, 0
     banned = -1  # a column that has just left may not come back at once
     n_rejected = 0
-    stale = _FRESH * lam
-    _remember(row, 0, k, lam)
+    stale, last_step = _FRESH * lam, row.f[LAST_STEP]
+    _remember(S, sign, x, k, lam, 0, past_k, past_lam, past_support, past_sign, past_x)
     event, ended = 0, False
     while event < row.n[EVENTS] and k > n_dead and lam >= stale:
-        _rates(problem, row, k, width)
+        _rates(A32, C, compact, S, W, w, k, width, w32, move32, g)
         until_drop, position = _next_drop(x, w, sign, k)
         until_join, place, new_sign, rate = BIG, -1, 1.0, 0.0
-        if k - n_dead < problem.most:  # `most` columns span all that A reaches: r = λu, and nothing can join
-            until_join, place, new_sign, rate = _next_join(problem, row, k, lam, width, until_drop)
+        if k - n_dead < most:  # `most` columns span all that A reaches: r = λu, and nothing can join
+            _propose(c, g, closed, lam, width, signed, ratio)
+            enough = min(lam * (1.0 - last_step), 1.01 * until_drop)
+            until_join, place, new_sign, rate = _next_join(A, S, x, w, y, W, ratio, k, lam, width, signed, enough, b)
         step = min(until_join, until_drop)
         ended = step >= lam * (1.0 - _ROUNDING)
         if ended:
@@ -362,6 +464,8 @@ def _advance(problem, row):
                 banned = width
                 width += 1
                 W[banned] = S[position]
+                if compact:
+                    _copy_column(A32, W, banned, C)
             c[banned], closed[banned] = np.float32(lam * sign[position]), _NEVER
             if late:
                 late_leave(M, w, known, k, position, row.N, row.factor, n_late)
@@ -375,7 +479,7 @@ def _advance(problem, row):
         else:
             j = W[place]
             closed[place] = _NEVER
-            square = column_dot(problem.A, j, problem.A[j])
+            square = column_dot(A, j, A[j])
             if late:
                 for a in range(k):
                     b[a] *= abs(sign[a])  # dead positions take no part
@@ -390,7 +494,7 @@ def _advance(problem, row):
                 rejected[n_rejected] = place
                 n_rejected += 1
         event += 1
-        _remember(row, event, k, lam)
+        _remember(S, sign, x, k, lam, event, past_k, past_lam, past_support, past_sign, past_x)
     make_changes(M, known, k, row.N, row.factor, n_late)
     for a in range(k - 1, -1, -1):
         if sign[a] == 0.0:
@@ -561,7 +665,7 @@ def _prune(problem, row):
         return
     residual(problem.true, S, k, x, row.true_y, row.true_r)
     before = norm(row.true_r) / norm(row.true_y)
-    _remember(row, 0, k, 0.0)
+    _remember(S, sign, x, k, 0.0, 0, row.past_k, row.past_lam, row.past_support, row.past_sign, row.past_x)
     size = k
     for a in range(k - 1, -1, -1):
         if abs(x[a]) < small:
