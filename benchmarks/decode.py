@@ -63,7 +63,7 @@ def cases(names: list[str], seed: int) -> Iterator[Case]:
             yield Case("Amazon, Gaussian, m=120", gaussian(120, X.shape[1]), X, peers=few)
         elif name == "rcv1":
             X = sl.load_dataset("rcv1-mulan").test
-            yield Case("RCV1 (Mulan subsets), Gaussian, m=1000", gaussian(1000, X.shape[1]), X[:64], peers=())
+            yield Case("RCV1 (Mulan subsets), Gaussian, m=1000", gaussian(1000, X.shape[1]), X[:400], peers=())
         elif name == "scaling":
             for d, m, n in _GROWTH:
                 rng = np.random.default_rng(seed)
