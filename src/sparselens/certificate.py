@@ -30,7 +30,7 @@ from sparselens._validation import (
 )
 
 PRIMAL_TOL = 1e-11  # ‖Ax − y‖ / ‖y‖
-NEGATIVE_TOL = 1e-12  # sum of the negative entries / ‖x‖₁
+NEGATIVE_TOL = 1e-12  # most negative entry / ‖x‖₁
 DUAL_TOL = 1e-9  # max(Aᵀu) − 1
 GAP_TOL = 1e-9  # |1ᵀx − yᵀu| / 1ᵀx
 EQUALITY_TOL = 1e-7  # a column belongs to E where a_jᵀu ≥ 1 − this
@@ -40,7 +40,7 @@ RANK_TOL = 1e-10  # smallest / largest singular value of A_E (unit columns)
 
 _WELL = 1e-4  # the same for a certificate that is built: a worse A_S could not give x back to 1e-10
 _CELLS = 2**22  # entries of a stack of matrices held at once (32 MB)
-_CACHED = 2**18  # entries of a block of U A: what follows on it should find it in the cache
+_CACHED = 2**18  # entries of a block of U A, or of a stack of tight columns: the next step finds them in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Certificate:
     Attributes
     ----------
     residual, negativity, dual_violation, gap : float arrays of shape (n,)
-        ``‖Ax − y‖/‖y‖``, ``Σ max(0, −x_j)/‖x‖₁`` (0 for signed), ``max(Aᵀu) − 1`` (signed: ``‖Aᵀu‖_∞ − 1``),
+        ``‖Ax − y‖/‖y‖``, ``max(0, −min x)/‖x‖₁`` (0 for signed), ``max(Aᵀu) − 1`` (signed: ``‖Aᵀu‖_∞ − 1``),
         ``(‖x‖₁ − yᵀu)/‖x‖₁``.
     optimal, unique : bool arrays of shape (n,)
         Whether the pair proves that x is a solution, and that it is the only one.
@@ -174,20 +174,25 @@ class Verifier:
         """Check optimality and uniqueness of every row."""
         n = len(Y)
         residual = _relative(np.linalg.norm(X @ self.columns - Y, axis=1), np.linalg.norm(Y, axis=1))
-        length = _row_sums(X, np.abs(X.data))
+        row_of = np.repeat(np.arange(n), np.diff(X.indptr))
+        length = np.bincount(row_of, weights=np.abs(X.data), minlength=n).astype(np.float64)
         negativity = np.zeros(n)
         if self.positive:
-            negativity = _relative(_row_sums(X, np.maximum(-X.data, 0.0)), length)
+            below = np.flatnonzero(X.data < 0)
+            np.maximum.at(negativity, row_of[below], -X.data[below])
+            negativity = _relative(negativity, length)
         gap = _relative(length - np.einsum("ij,ij->i", Y, U), length)
         violation = np.full(n, np.inf)
-        full_rank = np.zeros(n, dtype=bool)
+        tight = []  # the rows and the columns of E
         finite = np.isfinite(U).all(axis=1)
         for block in _blocks(np.flatnonzero(finite), self.A.shape[1]):
             P = U[block] @ self.A
             if not self.positive:
                 np.abs(P, out=P)
             violation[block] = P.max(axis=1) - 1.0
-            full_rank[block] = self._tight_columns_independent(P >= 1.0 - EQUALITY_TOL)
+            rows, columns = np.divmod(np.flatnonzero(P >= 1.0 - EQUALITY_TOL), P.shape[1])
+            tight.append((block[rows], columns))
+        full_rank = finite & self._tight_columns_independent(n, tight)
         good = (
             (residual <= PRIMAL_TOL) & (negativity <= NEGATIVE_TOL) & (violation <= DUAL_TOL) & (np.abs(gap) <= GAP_TOL)
         )
@@ -211,39 +216,49 @@ class Verifier:
             out[block] = np.all(P - FARKAS_DUAL_TOL * self.norms <= 0, axis=1) & (gain >= FARKAS_GAIN)
         return out
 
-    def _tight_columns_independent(self, tight: np.ndarray) -> np.ndarray:
-        """Whether the columns marked in each row are linearly independent."""
-        rows, where = np.divmod(np.flatnonzero(tight), tight.shape[1])
-        counts = np.bincount(rows, minlength=len(tight))
-        out = counts == 0
+    def _tight_columns_independent(self, n: int, tight: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """Whether the columns that belong to each of n rows are linearly independent."""
+        counts = np.zeros(n, dtype=np.int64)
+        for rows, _ in tight:
+            counts += np.bincount(rows, minlength=n)
+        where = np.concatenate([columns for _, columns in tight]) if tight else np.zeros(0, dtype=np.int64)
         start = np.concatenate(([0], np.cumsum(counts)))
+        out = counts == 0
         for count in np.unique(counts[(counts > 0) & (counts <= len(self.A))]):
             rows = np.flatnonzero(counts == count)
-            for chunk in np.array_split(rows, 1 + len(rows) * int(count) * len(self.A) // _CELLS):
+            for chunk in np.array_split(rows, 1 + len(rows) * int(count) * len(self.A) // _CACHED):
                 picks = where[start[chunk][:, None] + np.arange(count)]
-                norms = self.norms[picks]
-                B = self.columns[picks] / np.where(norms > 0, norms, 1.0)[:, :, None]
-                out[chunk] = _independent_rows(B)
+                out[chunk] = _independent_rows(self.columns[picks], RANK_TOL, self.norms[picks])
         return out
 
 
-def _independent_rows(B: FloatArray, tol: float = RANK_TOL) -> np.ndarray:
-    """For a stack (b, k, m) of k unit rows each: whether they are linearly independent (tol: at most 1e-4)."""
+def _independent_rows(B: FloatArray, tol: float, norms: FloatArray | None = None) -> np.ndarray:
+    """For a stack (b, k, m) of k rows each: whether they are independent when they have unit norm (tol ≤ 1e-4)."""
+    if norms is None:
+        norms = np.linalg.norm(B, axis=2)
+    scale = 1.0 / np.where(norms > 0, norms, 1.0)
     gram = B @ B.transpose(0, 2, 1)
-    floor = 1e-8  # a Cholesky factor of BBᵀ − 1e-8 I proves that every singular value is at least 1e-4
-    k = gram.shape[1]
+    gram *= scale[:, :, None]
+    gram *= scale[:, None, :]
+    diagonal = np.arange(gram.shape[1])
+    gram[:, diagonal, diagonal] -= 1e-8  # a Cholesky factor then proves that every singular value is at least 1e-4
+    out = _positive_definite(gram)
+    for i in np.flatnonzero(~out):
+        values = np.linalg.svd(B[i] * scale[i, :, None], compute_uv=False)
+        out[i] = values[-1] > tol * values[0]
+    return out
+
+
+def _positive_definite(gram: FloatArray) -> np.ndarray:
+    """Which matrices of a stack have a Cholesky factor."""
     try:
-        np.linalg.cholesky(gram - floor * np.eye(k))
-        return np.ones(len(B), dtype=bool)
+        np.linalg.cholesky(gram)
     except np.linalg.LinAlgError:
-        values = np.linalg.svd(B, compute_uv=False)
-        return values[:, -1] > tol * values[:, 0]
-
-
-def _row_sums(X: sp.csr_array, values: FloatArray) -> FloatArray:
-    """Sums over the stored entries of each row, of values that stand in the place of X.data."""
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    return np.bincount(rows, weights=values, minlength=X.shape[0]).astype(np.float64)
+        if len(gram) == 1:
+            return np.zeros(1, dtype=bool)
+        half = len(gram) // 2
+        return np.concatenate([_positive_definite(gram[:half]), _positive_definite(gram[half:])])
+    return np.ones(len(gram), dtype=bool)
 
 
 def _relative(value: FloatArray, scale: FloatArray) -> FloatArray:

@@ -43,8 +43,6 @@ def compiled(function: Callable[..., Any]) -> Any:
     from numba import njit
 
     options: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    if function.__name__ == "smallest":
-        options["fastmath"] = {*_OPTIONS["fastmath"], "nnan"}  # without NaN a minimum runs in vector registers
     return njit(**options)(function)
 
 
@@ -178,15 +176,6 @@ def norm(v):
     for i in range(len(v)):
         total += v[i] * v[i]
     return np.sqrt(total)
-
-
-@compiled
-def smallest(v, n):
-    """The smallest of the first n entries, none of which is NaN."""
-    low = v[0]
-    for i in range(1, n):
-        low = min(low, v[i])
-    return low
 
 
 # ---- the inverse Gram matrix of the support --------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from sparselens.decoders._path_steps import MOST_EVENTS, Problem, Row
 from sparselens.decoders._spectrum import Spectrum
 
 _WHITEN = 10.0  # condition number from which on the path is followed on a whitened matrix
-_SHORT = 128  # columns up to this length are copied together
 _OVERLOOKED = 512  # room for columns that send a row back before it gets past them
 
 
@@ -84,7 +83,6 @@ def make_problem(geometry: Geometry, *, positive: bool, target: int) -> Problem:
         whitening=transform,
         signed=not positive,
         whitened=geometry.transform is not None,
-        compact=A.shape[1] <= _SHORT,
         target=min(target, len(A)),
         first_events=8,
         last_step=1e-4,
@@ -135,13 +133,11 @@ def make_rows(problem: Problem, *, room: int, slots: int) -> Row:
         past_support=np.zeros((slots, q, room), dtype=np.int32),
         past_sign=np.zeros((slots, q, room), dtype=np.int8),
         past_x=np.zeros((slots, q, room)),
-        past_r=np.zeros((q, m)),
         at=np.zeros(room, dtype=integer),
         w32=np.zeros(room, dtype=single),
         move32=np.zeros(m, dtype=single),
         N=np.zeros((MOST_EVENTS, room)),
         factor=np.zeros(MOST_EVENTS),
-        C=np.zeros((m, width) if problem.compact else (1, 1), dtype=single),
         c=np.zeros(width, dtype=single),
         g=np.zeros(width, dtype=single),
         ratio=np.zeros(width, dtype=single),

@@ -13,7 +13,7 @@ from sparselens.decoders._path_problem import Geometry, largest_room, make_probl
 from sparselens.decoders._path_steps import SIZE, STEPS, begin, borrow_problem, borrow_row, turn
 from sparselens.decoders._spectrum import Spectrum
 
-_TARGET = 100  # columns of the working set, or m where that is more
+_TARGET = 80  # columns of the working set, or m where that is more
 
 
 @compiled

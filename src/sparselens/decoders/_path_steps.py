@@ -37,7 +37,6 @@ from sparselens.decoders._path_common import (
     move_last,
     norm,
     residual,
-    smallest,
 )
 
 MOST_EVENTS = 64  # events between two looks at all columns, at most
@@ -69,7 +68,6 @@ class Problem(NamedTuple):
     whitening: np.ndarray  # (m, m') T with A = T · true, where the matrix is whitened
     signed: bool
     whitened: bool
-    compact: bool  # whether W's columns are copied together: worth it where rows are short
     target: int  # columns of W outside the support
     first_events: int  # events before the first look
     last_step: float  # columns that seem to reach λ only that close to 0 are not looked at, unless the end is wrong
@@ -101,13 +99,11 @@ class Row(NamedTuple):
     past_sign: np.ndarray  # (q+1, K) int8 signs,
     past_x: np.ndarray  # (q+1, K) and values
     # scratch
-    past_r: np.ndarray  # (q+1, m)
     at: np.ndarray  # (K,) the place in W from which a column joined; −1 for those that were there before
     w32: np.ndarray  # (K,)
     move32: np.ndarray  # (m,) A_S w
     N: np.ndarray  # (q, K) changes of M that are not made yet: M + Σ_i f_i N[i] N[i]ᵀ is meant
     factor: np.ndarray  # (q,) the f_i
-    C: np.ndarray  # (m, width) float32 columns of W, where they are copied together
     c: np.ndarray  # (width,) float32 correlations of W with the residual
     g: np.ndarray  # (width,) float32, how fast they fall
     ratio: np.ndarray  # (width,) float32, when they reach λ
@@ -133,7 +129,6 @@ def borrow_problem(problem):
         borrowed(problem.whitening),
         problem.signed,
         problem.whitened,
-        problem.compact,
         problem.target,
         problem.first_events,
         problem.last_step,
@@ -166,13 +161,11 @@ def borrow_row(rows, i):
         borrowed(rows.past_support[i]),
         borrowed(rows.past_sign[i]),
         borrowed(rows.past_x[i]),
-        borrowed(rows.past_r),
         borrowed(rows.at),
         borrowed(rows.w32),
         borrowed(rows.move32),
         borrowed(rows.N),
         borrowed(rows.factor),
-        borrowed(rows.C),
         borrowed(rows.c),
         borrowed(rows.g),
         borrowed(rows.ratio),
@@ -189,20 +182,25 @@ def borrow_row(rows, i):
 
 
 @compiled
-def _level(p, target):
-    """A value that about `target` entries reach (up to one and a half times as many), found by bisection."""
-    d = len(p)
-    low, high = p[0], p[0]
-    for j in range(d):
-        low = min(low, p[j])
-        high = max(high, p[j])
-    if target >= d:
-        return low
+def _count(p, level):
+    """How many entries reach the level. Counting runs in vector registers, unlike a maximum."""
+    count = 0
+    for j in range(len(p)):
+        count += 1 if p[j] >= level else 0
+    return count
+
+
+@compiled
+def _level(p, target, high):
+    """A value that about `target` entries reach (up to one and a half times as many), by bisection down from high."""
+    if target >= len(p):
+        return -_NEVER
+    low = -high
+    while _count(p, low) < target:
+        high, low = low, np.float32(4.0) * low - np.float32(1.0)
     for _ in range(24):
         level = np.float32(0.5) * (low + high)
-        count = 0
-        for j in range(d):
-            count += 1 if p[j] >= level else 0
+        count = _count(p, level)
         if count < target:
             high = level
         elif count > target + target // 2:
@@ -230,7 +228,7 @@ def _overlooked(problem, row, p):
     bound = np.float32(limit)
     above = 0
     for j in range(len(p)):
-        above += 1 if p[j] > bound + band * norms[j] else 0
+        above += 1 if p[j] - band * norms[j] > bound else 0
     if above == 0:
         return start
     for a in range(row.n[SIZE]):
@@ -241,12 +239,12 @@ def _overlooked(problem, row, p):
         mark[V[i]] = 1
     found = 0
     for j in range(len(p)):
-        found += 1 if p[j] > bound + band * norms[j] and mark[j] == 0 else 0
+        found += 1 if p[j] - band * norms[j] > bound and mark[j] == 0 else 0
     if found > len(V) - start:  # the worst will do: the next look finds the others
-        bound = max(bound, _level(p, (len(V) - start) // 2))
+        bound = max(bound, _level(p, (len(V) - start) // 2, np.float32(2.0) * bound + np.float32(1.0)))
     end = start
     for j in range(len(p)):
-        if p[j] > bound + band * norms[j] and mark[j] == 0 and end < len(V):
+        if p[j] - band * norms[j] > bound and mark[j] == 0 and end < len(V):
             V[end] = j
             end += 1
     for a in range(row.n[SIZE]):
@@ -269,19 +267,11 @@ def _overlooked(problem, row, p):
 
 
 @compiled
-def _copy_column(A32, W, i, C):
-    """Put column W[i] beside the others."""
-    j = W[i]
-    for c in range(A32.shape[1]):
-        C[c, i] = A32[j, c]
-
-
-@compiled
 def _stock(problem, row, p):
     """Make W of the columns in V and of those with the largest correlations outside the support."""
     W, S, V, at, closed, mark = row.W, row.S, row.V, row.at, row.closed, row.mark
     k, most = row.n[SIZE], len(W) - MOST_EVENTS  # columns that leave the support will need room
-    level = _level(p, problem.target)
+    level = _level(p, problem.target, np.float32(row.f[LAM] if row.n[MODE] == BEGIN else 1.0))
     for a in range(k):
         at[a] = -1
         mark[S[a]] = 1
@@ -308,8 +298,6 @@ def _stock(problem, row, p):
         scale = np.float32(1.0 if row.n[MODE] == BEGIN else row.f[LAM])
         for i in range(width):
             row.c[i] = p[W[i]] * scale
-    for i in range(width if problem.compact else 0):
-        _copy_column(problem.A32, W, i, row.C)
     row.n[WIDTH] = width
 
 
@@ -321,17 +309,14 @@ def _stock(problem, row, p):
 
 
 @compiled
-def _rates(A32, C, compact, S, W, w, k, width, w32, move32, g):
+def _rates(A32, S, W, w, k, width, w32, move32, g):
     """How fast the correlations of W fall with λ: ``g = A_Wᵀ A_S w``."""
     for a in range(k):
         w32[a] = w[a]
     for i in range(len(move32)):
         move32[i] = np.float32(0.0)
     add_columns(A32, S, k, w32, np.float32(1.0), move32)
-    if compact:
-        combine_rows(C, move32, len(move32), width, g)
-    else:
-        column_dots(A32, W, width, move32, g)
+    column_dots(A32, W, width, move32, g)
 
 
 @compiled
@@ -373,12 +358,12 @@ def _next_join(A, S, x, w, y, W, ratio, k, lam, width, signed, enough, b):
     """
     confirmed, step, sign, rate = -1, BIG, 1.0, 0.0
     for _ in range(width):
-        first = smallest(ratio, width)
+        first, place = _NEVER, -1
+        for i in range(width):
+            if ratio[i] < first:
+                first, place = ratio[i], i
         if first >= enough:
             return BIG, -1, 1.0, 0.0
-        place = 0
-        while ratio[place] != first:
-            place += 1
         if place == confirmed:
             break
         step, sign, rate = _confirm(A, S, x, w, y, k, lam, signed, W[place], b)
@@ -420,8 +405,8 @@ def _advance(problem, row):
     c, g, b, v, ratio, closed, rejected = row.c, row.g, row.b, row.v, row.ratio, row.closed, row.rejected
     past_k, past_lam = row.past_k, row.past_lam
     past_support, past_sign, past_x = row.past_support, row.past_sign, row.past_x
-    A, A32, C, y, w32, move32 = problem.A, problem.A32, row.C, row.y, row.w32, row.move32
-    signed, compact, most = problem.signed, problem.compact, problem.most
+    A, A32, y, w32, move32 = problem.A, problem.A32, row.y, row.w32, row.move32
+    signed, most = problem.signed, problem.most
     zero = np.float32(0.0)
     k, width, lam = row.n[SIZE], row.n[WIDTH], row.f[LAM]
     # A large M is changed once for many events: until then dead positions stay, and n_late changes are to be made
@@ -433,7 +418,7 @@ def _advance(problem, row):
     _remember(S, sign, x, k, lam, 0, past_k, past_lam, past_support, past_sign, past_x)
     event, ended = 0, False
     while event < row.n[EVENTS] and k > n_dead and lam >= stale:
-        _rates(A32, C, compact, S, W, w, k, width, w32, move32, g)
+        _rates(A32, S, W, w, k, width, w32, move32, g)
         until_drop, position = _next_drop(x, w, sign, k)
         until_join, place, new_sign, rate = BIG, -1, 1.0, 0.0
         if k - n_dead < most:  # `most` columns span all that A reaches: r = λu, and nothing can join
@@ -464,8 +449,6 @@ def _advance(problem, row):
                 banned = width
                 width += 1
                 W[banned] = S[position]
-                if compact:
-                    _copy_column(A32, W, banned, C)
             c[banned], closed[banned] = np.float32(lam * sign[position]), _NEVER
             if late:
                 late_leave(M, w, known, k, position, row.N, row.factor, n_late)
@@ -512,18 +495,20 @@ def _advance(problem, row):
 
 @compiled
 def _last_valid(problem, row, n_events, start):
-    """The last breakpoint at which no column of V, from `start` on, had passed λ."""
-    V, past_lam, past_r = row.V, row.past_lam, row.past_r
-    for t in range(n_events + 1):
-        residual(problem.A, row.past_support[t], row.past_k[t], row.past_x[t], row.y, past_r[t])
-    first_bad = n_events + 1
-    for i in range(start, row.n[OVERLOOKED]):
-        for t in range(first_bad):
-            value = column_dot(problem.A, V[i], past_r[t])
+    """The last breakpoint at which no column of V, from `start` on, is above λ; its residual is put into r."""
+    A, V, past_lam, r = problem.A, row.V, row.past_lam, row.r
+    t = n_events
+    while True:
+        residual(A, row.past_support[t], row.past_k[t], row.past_x[t], row.y, r)
+        valid = True
+        for i in range(start, row.n[OVERLOOKED]):
+            value = column_dot(A, V[i], r)
             if (abs(value) if problem.signed else value) > past_lam[t] * (1.0 + 1e-6):
-                first_bad = t
+                valid = False
                 break
-    return max(first_bad - 1, 0)
+        if valid or t == 0:
+            return t
+        t -= 1
 
 
 @compiled
@@ -553,8 +538,6 @@ def _return_to(problem, row, t):
         x[a], sign[a] = row.past_x[t, past], row.past_sign[t, past]
         mark[S[a]] = 0
     combine_rows(M, sign, k, k, w)
-    for i in range(len(row.r)):
-        row.r[i] = row.past_r[t, i]
     row.n[SIZE], row.n[DONE], row.f[LAM] = k, t, row.past_lam[t]
 
 
@@ -562,11 +545,12 @@ def _return_to(problem, row, t):
 
 
 @compiled
-def _largest(v, k):
-    largest = 0.0
+def _size(v, k):
+    """The largest magnitude among the first k entries."""
+    size = 0.0
     for a in range(k):
-        largest = max(largest, abs(v[a]))
-    return largest
+        size = max(size, abs(v[a]))
+    return size
 
 
 @compiled
@@ -581,7 +565,7 @@ def _refine(problem, row, lam):
         combine_rows(row.M, b, k, k, v)
         for a in range(k):
             x[a] += v[a]
-        if _largest(v, k) <= 1e-12 * _largest(x, k):  # what is left to gain is below the rounding of r
+        if _size(v, k) <= 1e-12 * _size(x, k):  # what is left to gain is below the rounding of r
             break
 
 
@@ -599,7 +583,7 @@ def _polish(problem, row):
                 r[i] = true_r[i]
         column_dots(problem.A, row.S, k, r, b)
         combine_rows(row.M, b, k, k, v)
-        if _largest(v, k) <= 1e-16 * _largest(x, k):
+        if _size(v, k) <= 1e-16 * _size(x, k):
             break
         for a in range(k):
             x[a] += v[a]
@@ -649,7 +633,7 @@ def _finish(problem, row):
         column_dots(problem.true, row.S, k, row.true_u, b)
         for a in range(k):
             b[a] = row.sign[a] - b[a]
-        if _largest(b, k) <= 1e-14:
+        if _size(b, k) <= 1e-14:
             break
 
 
@@ -657,7 +641,7 @@ def _finish(problem, row):
 def _prune(problem, row):
     """Leave out values that are zero but for rounding, where the others reach y as well without them."""
     S, sign, x, k = row.S, row.sign, row.x, row.n[SIZE]
-    small = 1e-6 * _largest(x, k)
+    small = 1e-6 * _size(x, k)
     n_small = 0
     for a in range(k):
         n_small += 1 if abs(x[a]) < small else 0
@@ -698,10 +682,9 @@ def begin(problem, row):
 @compiled
 def _start(problem, row, p):
     """Let the column with the largest correlation in; False where no column leads towards y."""
-    high = p[0]
+    high, lam = p[0], 0.0
     for j in range(len(p)):
         high = max(high, p[j])
-    lam = 0.0
     for j in range(len(p)):
         if p[j] >= high * np.float32(0.99999):
             value = column_dot(problem.A, j, row.y)
