@@ -73,6 +73,7 @@ class L1Decoder(BaseDecoder):
         check_choice(self.positive, "positive", (True, False))
         check_choice(self.method, "method", ("auto", "path", "highs"))
         self._n_jobs_ = count_jobs(self.n_jobs)
+        self._key_ = uuid4().hex  # by which a process knows that it is bound to this matrix already
         if self.device is not None and (self.method == "highs" or self._n_jobs_ > 1):
             raise ValueError(
                 f"device={self.device!r} follows all rows at once and goes with neither method='highs' nor n_jobs: "
@@ -123,7 +124,7 @@ class L1Decoder(BaseDecoder):
         size = int(np.clip(-(-len(Y) // (4 * self._n_jobs_)), 1, self._block_size()))
         blocks = [Y[start : start + size] for start in range(0, len(Y), size)]
         alone = L1Decoder(self.positive, method=self.method)
-        work = partial(decode_in_worker, uuid4().hex, partial(alone.bind, self.A_))
+        work = partial(decode_in_worker, self._key_, partial(alone.bind, self.A_))
         done = 0
         for part in map_in_order(work, blocks, n_jobs=self._n_jobs_):
             yield part
