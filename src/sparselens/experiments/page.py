@@ -27,8 +27,8 @@ figcaption { color: var(--soft); font-size: .9rem; margin-top: .5rem; }
 .only-dark { display: none; }
 @media (prefers-color-scheme: dark) { .only-dark { display: block; } .only-light { display: none; } }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
+th, td { padding: .35rem .4rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 th { color: var(--soft); font-weight: 600; }
 td.good { font-weight: 700; }
