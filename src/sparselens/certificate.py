@@ -185,8 +185,10 @@ class Verifier:
         violation = np.full(n, np.inf)
         tight = []  # the rows and the columns of E
         finite = np.isfinite(U).all(axis=1)
-        for block in _blocks(np.flatnonzero(finite), self.A.shape[1]):
-            P = U[block] @ self.A
+        blocks = _blocks(np.flatnonzero(finite), self.A.shape[1])
+        prices = np.empty((max(map(len, blocks), default=0), self.A.shape[1]))  # one array for all: new memory is slow
+        for block in blocks:
+            P = np.matmul(U[block], self.A, out=prices[: len(block)])
             if not self.positive:
                 np.abs(P, out=P)
             violation[block] = P.max(axis=1) - 1.0

@@ -13,10 +13,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sparselens as sl
 from awkward import KINDS
 from helpers import gaussian, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
-from sparselens.decoders import _engine, l1
+from sparselens.decoders import _engine, _path_problem, l1
 from sparselens.decoders._engine import Candidates
 from sparselens.decoders._highs import HighsEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
@@ -54,10 +55,11 @@ def test_whatever_highs_proves_a_path_alone_proves_too_and_they_agree(engine, ki
         _compare(kind, seed, *_judged(A, Y, positive, ENGINES[engine](A, positive=positive).solve(Y)))
 
 
-@pytest.mark.parametrize("cached", [0, 10**6], ids=["lazy", "small"])
+@pytest.mark.parametrize(("cached", "inner"), [(0, 192), (0, 16), (10**6, 192)], ids=["lazy", "nested", "small"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_highs_proves_the_decoder_proves_too(cached, kind, monkeypatch):
+def test_whatever_highs_proves_the_decoder_proves_too(cached, inner, kind, monkeypatch):
     monkeypatch.setattr(_engine, "_CACHED", cached)
+    monkeypatch.setattr(_path_problem, "_INNER", inner)  # 16: as on a large matrix, a working set within another
     for seed in SEEDS:
         A, Y, positive = KINDS[kind](seed)
         with warnings.catch_warnings():
@@ -387,3 +389,16 @@ def test_real_one_hot_rows_come_back_as_highs_says():
     unique = rec.unique[:3] & reference.unique
     assert unique.any()
     assert abs(rec.x[:3][unique] - reference.x[unique]).max() <= 1e-10
+
+
+def test_a_path_that_reaches_rounding_ends_there():
+    """Block-sparse rows under principal components: λ fell to 1e-17, where a path never ended."""
+    data = sl.load_dataset("synthetic2", random_state=0)
+    encoder = sl.PCAEncoder(50).fit(data.train)
+    Y = encoder.transform(data.test[220:240])
+    unit = Y / np.linalg.norm(Y, axis=1, keepdims=True)
+    for engine in ENGINES.values():
+        paths = engine(encoder.components_, positive=True)
+        for found in (paths.solve(unit), paths.patient().solve(unit)):
+            assert found.n_steps.max() <= 30 * 50 + 300  # the largest number of steps of a patient engine
+    assert L1Decoder().bind(encoder.components_).decode(Y).certified.all()

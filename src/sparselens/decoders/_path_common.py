@@ -64,7 +64,7 @@ def load(function: Any, *nothing_to_do: Any) -> None:
     """Compile an entry, or read it from the disk, by a call that has nothing to do; say so where it takes long."""
     if function.signatures:
         return
-    message = "compiling the decoder, once on this machine: this takes about a quarter of a minute"
+    message = "compiling the decoder, once on this machine: this takes about half a minute"
     timer = Timer(2.0, _logger.warning, args=(message,))
     timer.daemon = True
     timer.start()

@@ -10,7 +10,7 @@ from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
 from sparselens.decoders._path_common import UNDERWAY, entry, load, pack, source_stamp
 from sparselens.decoders._path_problem import Geometry, grow_rows, largest_room, make_problem, make_rows, patient
-from sparselens.decoders._path_steps import MOST_EVENTS, SIZE, STEPS, begin, borrow_problem, borrow_row, turn
+from sparselens.decoders._path_steps import MOST_EVENTS, SIZE, STEPS, Row, begin, borrow_problem, borrow_row, turn
 from sparselens.decoders._spectrum import Spectrum
 
 _TARGET = 128  # columns of the working set, or m where that is more
@@ -75,12 +75,19 @@ class LazyPathEngine:
         self.geometry = Geometry(A, columns, spectrum)
         self.problem = make_problem(self.geometry, positive=positive, target=target or max(_TARGET, len(A)))
         self.slots = slots or (_MANY_SLOTS if len(A) <= _FEW_MEASUREMENTS else _SLOTS)
+        self.spare: list[
+            tuple[Row, np.ndarray]
+        ] = []  # fresh memory costs the kernel as much as a block of rows costs us
 
     def patient(self) -> LazyPathEngine:
         """An engine for rows that this one could not solve, on the same arrays."""
         other = object.__new__(LazyPathEngine)
         other.geometry, other.slots, other.problem = self.geometry, self.slots, patient(self.problem)
+        other.spare = []
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "spare": []}
 
     def solve(self, Y: FloatArray) -> Candidates:
         """Candidates for rows of unit norm."""
@@ -88,10 +95,10 @@ class LazyPathEngine:
         path_Y, true_Y, scale = self.geometry.measurements(Y)
         S, X, U = np.zeros((n, problem.most), dtype=np.int64), np.zeros((n, problem.most)), np.zeros((n, m))
         outcome, size, steps = np.zeros((3, n), dtype=np.int64)
-        rows = make_rows(problem, room=min(largest_room(problem), _FIRST_ROOM), slots=min(n, self.slots))
+        rows, looks = self._take_arrays(min(n, self.slots))
         load(_turn_rows, problem, rows, _NONE, _NO_LOOK, _NONE)
         waiting, holds = 0, np.zeros(len(rows.n), dtype=np.int64)  # the next row of Y; which one each slot holds
-        busy, free = _NONE, np.arange(len(rows.n))
+        busy, free = _NONE, np.arange(min(n, len(rows.n)))
         while len(busy) or waiting < n:
             new, free = free[: n - waiting], free[n - waiting :]
             holds[new] = np.arange(waiting, waiting + len(new))
@@ -101,10 +108,21 @@ class LazyPathEngine:
             busy = np.concatenate([busy, new])
             rows = grow_rows(rows, problem, int(rows.n[busy, SIZE].max()) + MOST_EVENTS + 1)
             results = np.zeros(len(busy), dtype=np.int64)
-            _turn_rows(problem, rows, busy, rows.z[busy] @ problem.A32.T, results)
+            P = np.matmul(rows.z[busy], problem.A32.T, out=looks[: len(busy)])
+            _turn_rows(problem, rows, busy, P, results)
             done = busy[results != UNDERWAY]
             i, k = holds[done], int(rows.n[done, SIZE].max(initial=0))
             outcome[i], size[i], steps[i] = results[results != UNDERWAY], rows.n[done, SIZE], rows.n[done, STEPS]
             S[i, :k], X[i, :k], U[i] = rows.S[done, :k], rows.x[done, :k], rows.true_u[done, :m]
             busy, free = busy[results == UNDERWAY], np.concatenate([free, done])
+        self.spare.append((rows, looks))
         return self.geometry.refit(pack(S, X * scale, U, outcome, size, steps, d), Y)
+
+    def _take_arrays(self, slots: int) -> tuple[Row, np.ndarray]:
+        """The arrays of the rows and of what they look at: those of an earlier call, where they are large enough."""
+        while self.spare:
+            rows, looks = self.spare.pop()  # from the list, so that another thread cannot take the same
+            if len(looks) >= slots:
+                return rows, looks
+        rows = make_rows(self.problem, room=min(largest_room(self.problem), _FIRST_ROOM), slots=slots)
+        return rows, np.empty((slots, len(self.problem.A)), dtype=np.float32)

@@ -11,6 +11,7 @@ from sparselens.decoders._path_steps import MOST_EVENTS, Problem, Row
 from sparselens.decoders._spectrum import Spectrum
 
 _WHITEN = 10.0  # condition number from which on the path is followed on a whitened matrix
+_INNER = 192  # columns of a large working set that take part at a time
 _OVERLOOKED = 512  # room for columns that send a row back before it gets past them
 
 
@@ -84,6 +85,7 @@ def make_problem(geometry: Geometry, *, positive: bool, target: int) -> Problem:
         signed=not positive,
         whitened=geometry.transform is not None,
         target=min(target, len(A)),
+        inner=_INNER if target > 2 * _INNER else len(A),
         first_events=8,
         last_step=1e-4,
         most=geometry.rank,
@@ -95,6 +97,7 @@ def patient(problem: Problem) -> Problem:
     """The same problem with a larger working set, more looks, more steps, and less trust in single precision."""
     return problem._replace(
         target=min(4 * problem.target, len(problem.A)),
+        inner=len(problem.A),
         first_events=4,
         last_step=1e-8,
         max_steps=3 * problem.max_steps,
@@ -113,8 +116,8 @@ def make_rows(problem: Problem, *, room: int, slots: int) -> Row:
     q, single, integer = MOST_EVENTS + 1, np.float32, np.int64
     width = min(d, 2 * problem.target + _OVERLOOKED) + MOST_EVENTS
     return Row(
-        n=np.zeros((slots, 8), dtype=integer),
-        f=np.zeros((slots, 3)),
+        n=np.zeros((slots, 9), dtype=integer),
+        f=np.zeros((slots, 4)),
         y=np.zeros((slots, m)),
         true_y=np.zeros((slots, true_m)),
         M=np.zeros((slots, room, room)),
@@ -136,6 +139,8 @@ def make_rows(problem: Problem, *, room: int, slots: int) -> Row:
         at=np.zeros(room, dtype=integer),
         w32=np.zeros(room, dtype=single),
         move32=np.zeros(m, dtype=single),
+        o=np.zeros(width, dtype=single),
+        near=np.zeros(width, dtype=integer),
         N=np.zeros((MOST_EVENTS, room)),
         factor=np.zeros(MOST_EVENTS),
         c=np.zeros(width, dtype=single),

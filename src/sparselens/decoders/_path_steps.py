@@ -43,18 +43,22 @@ MOST_EVENTS = 64  # events between two looks at all columns, at most
 _NEVER = np.float32(1e30)
 _FLAT = np.float32(1e-6)  # a correlation that falls as fast as λ, to single precision, never reaches it
 _SINGLE = np.float32(1e-6)  # error of a product in single precision, relative to the norms of its factors
+_NOTHING = 1e-15  # λ, relative to the first one, that is nothing but the rounding of the residual
 _ROUNDING = 1e-7  # an event that close to λ = 0 is the end of the path
 _DEPENDENT = 1e-11  # 1 − g of a column whose correlation stays at λ, to double precision
 _REACHED = 1e-9  # ‖Ax − y‖ / ‖y‖ up to which the end of the path counts as a solution
 _EXACT = 1e-13  # ‖Ax − y‖ / ‖y‖ that is nothing but rounding
 _MOST_ENDS = 20  # ends of the path that turn out to be none, before the row is left to another solver
 _LATE = 128  # from this size on M is changed once a segment, not once an event: it no longer fits the nearest cache
+_FEW_EVENTS = 8  # events between two looks at all of W
 _FRESH = 1 / 16  # look again when λ has fallen to this part, because errors are relative to the λ of the last look
 
 # The places in Row.n: size of the support, width of W, events to the next look, events since the last look (or the
-# breakpoint that the row returned to), steps in all, columns in V, ends that were none, what the last look was for.
-SIZE, WIDTH, EVENTS, DONE, STEPS, OVERLOOKED, ENDS, MODE = range(8)
-LAM, LAST_STEP, LIMIT = range(3)  # the places in Row.f: λ, last step, what Aᵀu may be at the end (1, or 0: no solution)
+# breakpoint that the row returned to), steps in all, columns in V, ends that were none, what the last look was for,
+# looks in all.
+SIZE, WIDTH, EVENTS, DONE, STEPS, OVERLOOKED, ENDS, MODE, LOOKS = range(9)
+# The places in Row.f: λ, last step, what Aᵀu may be at the end (1, or 0: no solution), the λ that counts as 0.
+LAM, LAST_STEP, LIMIT, NOTHING = range(4)
 BEGIN, CHECK, RETURNED, ENDED = range(4)  # what the last look was for
 
 
@@ -69,6 +73,7 @@ class Problem(NamedTuple):
     signed: bool
     whitened: bool
     target: int  # columns of W outside the support
+    inner: int  # columns of `near`; `target` where one working set will do
     first_events: int  # events before the first look
     last_step: float  # columns that seem to reach λ only that close to 0 are not looked at, unless the end is wrong
     most: int  # the largest support: min(m, d)
@@ -78,8 +83,8 @@ class Problem(NamedTuple):
 class Row(NamedTuple):
     """The state of one row, and scratch that rows may share (K = room for the support, m padded)."""
 
-    n: np.ndarray  # (8,) counts, see above
-    f: np.ndarray  # (3,) numbers, see above
+    n: np.ndarray  # (9,) counts, see above
+    f: np.ndarray  # (4,) numbers, see above
     y: np.ndarray  # (m,) measurements, of norm 1
     true_y: np.ndarray  # (m',) the same before whitening
     M: np.ndarray  # (K, K) inverse Gram matrix of the support
@@ -99,12 +104,14 @@ class Row(NamedTuple):
     past_sign: np.ndarray  # (q+1, K) int8 signs,
     past_x: np.ndarray  # (q+1, K) and values
     # scratch
-    at: np.ndarray  # (K,) the place in W from which a column joined; −1 for those that were there before
+    at: np.ndarray  # (K,) the place in `near` from which a column joined; −1 for those that were there before
     w32: np.ndarray  # (K,)
     move32: np.ndarray  # (m,) A_S w
+    o: np.ndarray  # (width,) float32 correlations of W with the residual
+    near: np.ndarray  # (width,) the columns of W that may join: all of them, or the few that are nearest to λ
     N: np.ndarray  # (q, K) changes of M that are not made yet: M + Σ_i f_i N[i] N[i]ᵀ is meant
     factor: np.ndarray  # (q,) the f_i
-    c: np.ndarray  # (width,) float32 correlations of W with the residual
+    c: np.ndarray  # (width,) float32 correlations of `near` with the residual
     g: np.ndarray  # (width,) float32, how fast they fall
     ratio: np.ndarray  # (width,) float32, when they reach λ
     closed: np.ndarray  # (width,) float32, what is added to ratio: 0, or _NEVER for columns that may not join
@@ -130,6 +137,7 @@ def borrow_problem(problem):
         problem.signed,
         problem.whitened,
         problem.target,
+        problem.inner,
         problem.first_events,
         problem.last_step,
         problem.most,
@@ -164,6 +172,8 @@ def borrow_row(rows, i):
         borrowed(rows.at),
         borrowed(rows.w32),
         borrowed(rows.move32),
+        borrowed(rows.o),
+        borrowed(rows.near),
         borrowed(rows.N),
         borrowed(rows.factor),
         borrowed(rows.c),
@@ -196,7 +206,7 @@ def _level(p, target, high):
     if target >= len(p):
         return -_NEVER
     low = -high
-    while _count(p, low) < target:
+    while low > -_NEVER and _count(p, low) < target:
         high, low = low, np.float32(4.0) * low - np.float32(1.0)
     for _ in range(24):
         level = np.float32(0.5) * (low + high)
@@ -269,11 +279,10 @@ def _overlooked(problem, row, p):
 @compiled
 def _stock(problem, row, p):
     """Make W of the columns in V and of those with the largest correlations outside the support."""
-    W, S, V, at, closed, mark = row.W, row.S, row.V, row.at, row.closed, row.mark
+    W, S, V, mark = row.W, row.S, row.V, row.mark
     k, most = row.n[SIZE], len(W) - MOST_EVENTS  # columns that leave the support will need room
     level = _level(p, problem.target, np.float32(row.f[LAM] if row.n[MODE] == BEGIN else 1.0))
     for a in range(k):
-        at[a] = -1
         mark[S[a]] = 1
     width = 0
     for i in range(row.n[OVERLOOKED]):
@@ -290,15 +299,43 @@ def _stock(problem, row, p):
         mark[S[a]] = 0
     for i in range(n_overlooked):
         mark[W[i]] = 0
-    for i in range(width):
-        closed[i] = np.float32(0.0)
     if problem.signed:  # p is a magnitude
-        column_dots(problem.A, W, width, row.r, row.c)
+        column_dots(problem.A, W, width, row.r, row.o)
     else:
         scale = np.float32(1.0 if row.n[MODE] == BEGIN else row.f[LAM])
         for i in range(width):
-            row.c[i] = p[W[i]] * scale
+            row.o[i] = p[W[i]] * scale
     row.n[WIDTH] = width
+
+
+@compiled
+def _choose(problem, row):
+    """Make `near` of the columns in V and of those of W that are nearest to λ; says how many these are.
+
+    Columns of W that are in the support by now are left out.
+    """
+    W, S, V, o, near, c, mark = row.W, row.S, row.V, row.o, row.near, row.c, row.mark
+    width, level = row.n[WIDTH], -_NEVER
+    if problem.inner < width:
+        for i in range(width):
+            row.ratio[i] = abs(o[i]) if problem.signed else o[i]
+        level = _level(row.ratio[:width], problem.inner, np.float32(row.f[LAM]))
+        for i in range(row.n[OVERLOOKED]):
+            mark[V[i]] = 2
+    for a in range(row.n[SIZE]):
+        row.at[a] = -1
+        mark[S[a]] = 1
+    n_inner = 0
+    for i in range(width):
+        known = mark[W[i]]
+        if known != 1 and (known == 2 or (abs(o[i]) if problem.signed else o[i]) >= level):
+            near[n_inner], c[n_inner], row.closed[n_inner] = W[i], o[i], np.float32(0.0)
+            n_inner += 1
+    for a in range(row.n[SIZE]):
+        mark[S[a]] = 0
+    for i in range(row.n[OVERLOOKED]):
+        mark[V[i]] = 0
+    return n_inner
 
 
 # ---- following the path ----------------------------------------------------------------------------------------------
@@ -399,34 +436,33 @@ def _remember(S, sign, x, k, lam, t, past_k, past_lam, past_support, past_sign, 
 
 
 @compiled
-def _advance(problem, row):
-    """Follow the path on W for some events; True where λ reaches 0."""
-    M, W, S, at, sign, x, w = row.M, row.W, row.S, row.at, row.sign, row.x, row.w
+def _follow(problem, row, width, last_event):
+    """Follow the path on the first `width` columns of `near` up to that event; True where λ reaches 0."""
+    M, near, S, at, sign, x, w = row.M, row.near, row.S, row.at, row.sign, row.x, row.w
     c, g, b, v, ratio, closed, rejected = row.c, row.g, row.b, row.v, row.ratio, row.closed, row.rejected
     past_k, past_lam = row.past_k, row.past_lam
     past_support, past_sign, past_x = row.past_support, row.past_sign, row.past_x
     A, A32, y, w32, move32 = problem.A, problem.A32, row.y, row.w32, row.move32
     signed, most = problem.signed, problem.most
     zero = np.float32(0.0)
-    k, width, lam = row.n[SIZE], row.n[WIDTH], row.f[LAM]
+    k, lam = row.n[SIZE], row.f[LAM]
     # A large M is changed once for many events: until then dead positions stay, and n_late changes are to be made
     late = k >= _LATE
     known, n_late, n_dead = k, 0, 0
     banned = -1  # a column that has just left may not come back at once
     n_rejected = 0
-    stale, last_step = _FRESH * lam, row.f[LAST_STEP]
-    _remember(S, sign, x, k, lam, 0, past_k, past_lam, past_support, past_sign, past_x)
-    event, ended = 0, False
-    while event < row.n[EVENTS] and k > n_dead and lam >= stale:
-        _rates(A32, S, W, w, k, width, w32, move32, g)
+    stale, last_step = _FRESH * past_lam[0], row.f[LAST_STEP]
+    event, ended = row.n[DONE], False
+    while event < last_event and k > n_dead and lam >= stale:
+        _rates(A32, S, near, w, k, width, w32, move32, g)
         until_drop, position = _next_drop(x, w, sign, k)
         until_join, place, new_sign, rate = BIG, -1, 1.0, 0.0
         if k - n_dead < most:  # `most` columns span all that A reaches: r = λu, and nothing can join
             _propose(c, g, closed, lam, width, signed, ratio)
             enough = min(lam * (1.0 - last_step), 1.01 * until_drop)
-            until_join, place, new_sign, rate = _next_join(A, S, x, w, y, W, ratio, k, lam, width, signed, enough, b)
+            until_join, place, new_sign, rate = _next_join(A, S, x, w, y, near, ratio, k, lam, width, signed, enough, b)
         step = min(until_join, until_drop)
-        ended = step >= lam * (1.0 - _ROUNDING)
+        ended = step >= lam * (1.0 - _ROUNDING) or lam - step <= row.f[NOTHING]
         if ended:
             step = lam
         for a in range(k):
@@ -448,7 +484,9 @@ def _advance(problem, row):
             if banned < 0:  # it was in the support before W was made
                 banned = width
                 width += 1
-                W[banned] = S[position]
+                near[banned] = S[position]
+                row.W[row.n[WIDTH]] = S[position]
+                row.n[WIDTH] += 1
             c[banned], closed[banned] = np.float32(lam * sign[position]), _NEVER
             if late:
                 late_leave(M, w, known, k, position, row.N, row.factor, n_late)
@@ -460,7 +498,7 @@ def _advance(problem, row):
                 k -= 1
                 S[position], at[position], sign[position], x[position] = S[k], at[k], sign[k], x[k]
         else:
-            j = W[place]
+            j = near[place]
             closed[place] = _NEVER
             square = column_dot(A, j, A[j])
             if late:
@@ -484,8 +522,8 @@ def _advance(problem, row):
             k -= 1
             move_last(M, k, a)
             S[a], sign[a], x[a], w[a] = S[k], sign[k], x[k], w[k]
-    row.n[SIZE], row.n[WIDTH], row.n[DONE] = k, width, event
-    row.n[STEPS] += event + (1 if ended else 0)
+    row.n[STEPS] += event - row.n[DONE] + (1 if ended else 0)
+    row.n[SIZE], row.n[DONE] = k, event
     row.f[LAM] = lam
     return ended
 
@@ -539,6 +577,71 @@ def _return_to(problem, row, t):
         mark[S[a]] = 0
     combine_rows(M, sign, k, k, w)
     row.n[SIZE], row.n[DONE], row.f[LAM] = k, t, row.past_lam[t]
+
+
+@compiled
+def _left_out(problem, row, n_inner, lam):
+    """Add to V the columns of W that are above λ without having been in `near`; False where V has no room for them.
+
+    They are judged with the residual in r, which is in double precision; ``o = A_Wᵀr`` is in single.
+    """
+    W, V, o, mark = row.W, row.V, row.o, row.mark
+    for i in range(len(row.r)):
+        row.move32[i] = row.r[i]
+    column_dots(problem.A32, W, row.n[WIDTH], row.move32, o)
+    bound = np.float32(lam * (1.0 + 1e-5))
+    for i in range(n_inner):
+        mark[row.near[i]] = 1
+    for a in range(row.n[SIZE]):
+        mark[row.S[a]] = 1
+    end, room = row.n[OVERLOOKED], True
+    for i in range(row.n[WIDTH]):
+        if (abs(o[i]) if problem.signed else o[i]) > bound and mark[W[i]] == 0:
+            if end == len(V):
+                room = False
+            else:
+                V[end] = W[i]
+                end += 1
+    for i in range(n_inner):
+        mark[row.near[i]] = 0
+    for a in range(row.n[SIZE]):
+        mark[row.S[a]] = 0
+    row.n[OVERLOOKED] = end
+    return room
+
+
+@compiled
+def _advance(problem, row):
+    """Follow the path on W for some events; True where λ reaches 0.
+
+    Where W is large only its columns nearest to λ take part, for a few events at a time. Then all of W is looked at,
+    as all columns are between two calls of this function, and the row goes back where that shows a column above λ.
+    """
+    n = row.n
+    n[DONE] = 0
+    _remember(
+        row.S, row.sign, row.x, n[SIZE], row.f[LAM], 0,
+        row.past_k, row.past_lam, row.past_support, row.past_sign, row.past_x,
+    )  # fmt: skip
+    while True:
+        n_inner = _choose(problem, row)
+        whole = problem.inner >= n[WIDTH]
+        ended = _follow(problem, row, n_inner, n[EVENTS] if whole else min(n[EVENTS], n[DONE] + _FEW_EVENTS))
+        if whole:
+            return ended
+        before, t = n[OVERLOOKED], n[DONE]
+        residual(problem.A, row.past_support[t], row.past_k[t], row.past_x[t], row.y, row.r)
+        room = _left_out(problem, row, n_inner, row.past_lam[t])
+        if n[OVERLOOKED] > before:
+            _return_to(problem, row, _last_valid(problem, row, t, before))
+            ended = False
+            for i in range(len(row.r)):
+                row.move32[i] = row.r[i]
+            column_dots(problem.A32, row.W, n[WIDTH], row.move32, row.o)
+        elif n[DONE] >= n[EVENTS] or n[SIZE] == 0 or row.f[LAM] < _FRESH * row.past_lam[0]:
+            return ended
+        if ended or not room:
+            return ended
 
 
 # ---- refinement and polish -------------------------------------------------------------------------------------------
@@ -697,7 +800,7 @@ def _start(problem, row, p):
     j = row.S[0]
     row.M[0, 0] = 1.0 / column_dot(problem.A, j, problem.A[j])
     row.x[0], row.w[0] = 0.0, row.M[0, 0] * row.sign[0]
-    row.n[SIZE], row.f[LAM] = 1, lam
+    row.n[SIZE], row.f[LAM], row.f[NOTHING] = 1, lam, _NOTHING * lam
     return True
 
 
@@ -713,6 +816,9 @@ def turn(problem, row, p):
     """Judge ``p = Aᵀz`` (its magnitude where signed), go back or on, and set the next z; says how the path stands."""
     n = row.n
     mode = n[MODE]
+    n[LOOKS] += 1
+    if n[LOOKS] > problem.max_steps:
+        return GAVE_UP
     if mode == BEGIN:
         if not _start(problem, row, p):
             return NO_SOLUTION

@@ -120,8 +120,9 @@ class L1Decoder(BaseDecoder):
         if self._n_jobs_ == 1:
             yield from super()._decode_blocks(Y, callback)
             return
-        # Several blocks a process, so that an unlucky one does not leave the others idle at the end.
-        size = int(np.clip(-(-len(Y) // (4 * self._n_jobs_)), 1, self._block_size()))
+        # Several blocks a process, so that an unlucky one does not leave the others idle at the end; as many for each.
+        rounds = max(4, -(-len(Y) // (self._n_jobs_ * self._block_size())))
+        size = max(1, -(-len(Y) // (self._n_jobs_ * rounds)))
         blocks = [Y[start : start + size] for start in range(0, len(Y), size)]
         alone = L1Decoder(self.positive, method=self.method)
         work = partial(decode_in_worker, self._key_, partial(alone.bind, self.A_))
