@@ -67,3 +67,13 @@ html_title = "sparselens"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True}
+
+
+def _only_ours(app: object, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
+    """Leave out what scikit-learn and the standard library add to our classes (get_params, set_output, ...)."""
+    module = getattr(value, "__module__", None) or getattr(getattr(value, "fget", None), "__module__", None) or ""
+    return True if module.split(".")[0] in ("sklearn", "enum", "builtins") else None
+
+
+def setup(app: object) -> None:
+    app.connect("autodoc-skip-member", _only_ours)  # type: ignore[attr-defined]
