@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-import scipy.sparse as sp
-
 from sparselens._validation import FloatArray, check_positive_float
-from sparselens.decoders.base import BaseDecoder
+from sparselens.decoders._active_set_decoder import ActiveSetDecoder
 from sparselens.recovery import Recovery
 
 
-class NNLSDecoder(BaseDecoder):
+class NNLSDecoder(ActiveSetDecoder):
     """Recover nonnegative rows by least squares alone, with no penalty and no sparsity level to choose.
 
     Solves ``min ‖Ax − y‖ s.t. x ≥ 0`` by Lawson and Hanson's active set method [1]_ for all rows of a block at once. It
@@ -43,20 +40,11 @@ class NNLSDecoder(BaseDecoder):
     def _prepare(self) -> None:
         check_positive_float(self.tol, "tol")
 
-    def _block_size(self) -> int:
-        m, d = self.A_.shape
-        return int(np.clip(2**23 // max(d, m * m), 16, 4096))
-
     def _decode_block(self, Y: FloatArray) -> Recovery:
-        from sparselens.decoders._active_set import active_set  # compiles, so it is imported when it is needed
-
-        size = np.linalg.norm(Y, axis=1)
-        x, n_steps, _ = active_set(
-            self.A_,
-            Y / np.where(size > 0, size, 1.0)[:, None],
+        return self._grow(
+            Y,
             positive=True,
             max_nonzeros=len(self.A_),
             residual_tol=1e-15,
             gradient_tol=self.tol,
         )
-        return self._estimate(Y, sp.csr_array(x.multiply(size[:, None])), n_steps)

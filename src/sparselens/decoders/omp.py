@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-import scipy.sparse as sp
-
 from sparselens._validation import FloatArray, check_choice, check_count, check_positive_float
-from sparselens.decoders.base import BaseDecoder
+from sparselens.decoders._active_set_decoder import ActiveSetDecoder
 from sparselens.recovery import Recovery
 
 _EXPLAINED = 1e-12  # a residual at which y is explained, where no other tolerance was asked for
 
 
-class OMPDecoder(BaseDecoder):
+class OMPDecoder(ActiveSetDecoder):
     """Recover rows with few nonzeros greedily: one column a step, refitted after each.
 
     Each step adds the column with the largest correlation ``a_jᵀr/‖a_j‖`` (its absolute value where signed) and fits y
@@ -46,20 +43,11 @@ class OMPDecoder(BaseDecoder):
             check_positive_float(self.tol, "tol", allow_zero=True)
         check_choice(self.positive, "positive", (True, False))
 
-    def _block_size(self) -> int:
-        m, d = self.A_.shape
-        return int(np.clip(2**23 // max(d, m * m), 16, 4096))
-
     def _decode_block(self, Y: FloatArray) -> Recovery:
-        from sparselens.decoders._active_set import active_set  # compiles, so it is imported when it is needed
-
-        size = np.linalg.norm(Y, axis=1)
-        x, n_steps, _ = active_set(
-            self.A_,
-            Y / np.where(size > 0, size, 1.0)[:, None],
+        return self._grow(
+            Y,
             positive=self.positive,
             max_nonzeros=len(self.A_) if self.n_nonzero_coefs is None else self.n_nonzero_coefs,
             residual_tol=_EXPLAINED if self.tol is None else self.tol,
             gradient_tol=1e-14,
         )
-        return self._estimate(Y, sp.csr_array(x.multiply(size[:, None])), n_steps)

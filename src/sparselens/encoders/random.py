@@ -32,7 +32,23 @@ def partial_fourier_matrix(m: int, d: int, rng: np.random.Generator) -> FloatArr
     return rows / np.sqrt(m / 2)
 
 
-class GaussianEncoder(LinearEncoder):
+class _DrawnEncoder(LinearEncoder):
+    """An encoder whose matrix is drawn from its seed alone: `fit` looks at the number of columns only."""
+
+    _name: str  # of the stream of random numbers
+    _draw: Callable[[int, int, np.random.Generator], FloatArray]
+
+    def __init__(self, n_components: int = 2, *, random_state: Any = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _learn(
+        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None
+    ) -> FloatArray:
+        return self._draw(m, X.shape[1], derive_rng(self.random_state, encoder=self._name))
+
+
+class GaussianEncoder(_DrawnEncoder):
     """Measure with a random Gaussian matrix: the classical choice, which knows nothing about the data.
 
     Parameters
@@ -58,17 +74,11 @@ class GaussianEncoder(LinearEncoder):
     array([[0., 0., 2., 0., 0., 0.]])
     """
 
-    def __init__(self, n_components: int = 2, *, random_state: Any = None) -> None:
-        self.n_components = n_components
-        self.random_state = random_state
-
-    def _learn(
-        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None
-    ) -> FloatArray:
-        return gaussian_matrix(m, X.shape[1], derive_rng(self.random_state, encoder="gaussian"))
+    _name = "gaussian"
+    _draw = staticmethod(gaussian_matrix)
 
 
-class PartialFourierEncoder(LinearEncoder):
+class PartialFourierEncoder(_DrawnEncoder):
     """Measure with random rows of the Fourier matrix (the paper's appendix).
 
     Half of the m real measurements are cosines and half sines, of ⌈m/2⌉ frequencies drawn uniformly with
@@ -101,11 +111,5 @@ class PartialFourierEncoder(LinearEncoder):
            [0.70710678, 0.70710678, 0.70710678]])
     """
 
-    def __init__(self, n_components: int = 2, *, random_state: Any = None) -> None:
-        self.n_components = n_components
-        self.random_state = random_state
-
-    def _learn(
-        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None
-    ) -> FloatArray:
-        return partial_fourier_matrix(m, X.shape[1], derive_rng(self.random_state, encoder="fourier"))
+    _name = "fourier"
+    _draw = staticmethod(partial_fourier_matrix)
