@@ -17,9 +17,9 @@ def as_sets(indptr, columns):
     return [set(columns[a:b].tolist()) for a, b in pairwise(indptr)]
 
 
-def draw(sampler, n, seed=0, *, swap, uniform):
+def draw(sampler, n, seed=0, *, swap, uniform, unseen=0.0):
     rows = np.arange(n) % sampler.n
-    return sampler(rows, np.random.default_rng(seed), swap=swap, uniform=uniform)
+    return sampler(rows, np.random.default_rng(seed), swap=swap, uniform=uniform, unseen=unseen)
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,30 @@ def test_columns_never_seen_are_drawn_only_by_a_uniform_exchange(onehot):
     assert unseen
     assert unseen <= set(draw(sampler, 400, swap=0.5, uniform=1.0)[1].tolist())
     assert not unseen & set(draw(sampler, 400, swap=0.5, uniform=0.0)[1].tolist())
+
+
+def test_columns_that_no_row_uses_occur_as_often_as_those_that_one_row_uses():
+    X = sp.csr_array((np.ones(300), (np.arange(300) // 2, np.arange(300) % 2 * np.arange(300))), shape=(150, 450))
+    used = np.bincount(X.indices, minlength=450)  # column 0 in every row, 150 columns in one row each, the rest unused
+    columns = draw(SupportSampler(X), 3000, swap=0.0, uniform=0.0, unseen=0.5)[1]
+    drawn = np.bincount(columns, minlength=450)
+    assert drawn[0] == 3000
+    assert drawn[used == 1].sum() == pytest.approx(1500, abs=150)
+    assert drawn[used == 0].sum() == pytest.approx(1500, abs=150)
+
+
+def test_columns_that_no_row_uses_take_the_place_of_a_column_of_their_group():
+    X = sp.csr_array((np.ones(40), (np.arange(40) // 2, np.arange(40) % 2 * 30 + np.arange(40) // 2)), shape=(20, 60))
+    groups = onehot_groups(X)
+    indptr, columns, _ = draw(SupportSampler(X), 400, swap=0.0, uniform=0.0, unseen=0.5)
+    assert all(sorted(groups[list(support)]) == [0, 1] for support in as_sets(indptr, columns))
+    assert (np.bincount(columns, minlength=60) > 0).all()
+
+
+def test_where_every_column_is_used_nothing_takes_the_place_of_a_rare_one():
+    X = sp.csr_array(np.eye(6))
+    columns = draw(SupportSampler(X), 60, swap=0.0, uniform=0.0, unseen=1.0)[1]
+    np.testing.assert_array_equal(columns, np.arange(60) % 6)
 
 
 def test_a_support_never_holds_a_column_twice():

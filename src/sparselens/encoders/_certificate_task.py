@@ -17,7 +17,7 @@ from sparselens._certificate_loss import Supports, certificate_loss
 from sparselens._validation import FloatArray, unit_rows
 from sparselens.certificate import minimum_norm_dual
 from sparselens.decoders._engine import Engine, path_engine
-from sparselens.encoders._supports import SupportSampler, padded_parts
+from sparselens.encoders._supports import UNSEEN, SupportSampler, padded_parts
 from sparselens.metrics import EXACT
 from sparselens.train import Task
 
@@ -163,7 +163,9 @@ class CertificateTask(Task):
         for lo in range(0, len(bounds) - 1, _AT_ONCE):
             cuts = bounds[lo : lo + _AT_ONCE + 1]
             together = rows[cuts[0] : cuts[-1]]
-            indptr, columns, signs = self.sampler(together, rng, swap=self.recipe.swap, uniform=self.recipe.uniform)
+            indptr, columns, signs = self.sampler(
+                together, rng, swap=self.recipe.swap, uniform=self.recipe.uniform, unseen=UNSEEN
+            )
             for a, b in pairwise(cut - cuts[0] for cut in cuts):
                 yield self._on_device(indptr[a : b + 1], columns, signs, together[a:b])
 

@@ -2,10 +2,13 @@
 
 The training supports alone are few, and a matrix that serves them need not serve the next row. So the support of a
 row is cut into *units*, and a unit is replaced, with probability `swap`, by another one: drawn from the units of all
-rows (as often as it occurs), or, with probability `uniform`, from all units that there could be, columns that no row
-has used among them. A unit is the part of a row that lies in one *atom*: a set of columns that nearly always occur
-together; most atoms are single columns. In one-hot data (every row has one nonzero in each group) a unit is only
-exchanged for units of the same groups.
+rows (as often as it occurs), or, with probability `uniform`, from all units that there could be. A unit is the part of
+a row that lies in one *atom*: a set of columns that nearly always occur together; most atoms are single columns. In
+one-hot data (every row has one nonzero in each group) a unit is only exchanged for units of the same groups.
+
+Columns that no row has used need more. How often the next row will hold one of them is known (Good and Turing): as
+often as a row holds a column that no other row uses. So such a column is replaced, half of the time, by one that no
+row uses.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 TOGETHER = 0.8  # columns i, j belong to one atom where both occur in this part of the rows of the more frequent one
 MIN_COUNT = 5  # columns that occur less often than this stay alone: their co-occurrence is chance
+UNSEEN = 0.5  # how often a column that one row uses is replaced by one that no row uses: both then occur as often
 _BLOCK = 1024  # columns whose co-occurrence is held at once
 
 
@@ -78,12 +82,14 @@ class _Pool:
     start: np.ndarray
 
     @classmethod
-    def of(cls, kinds: np.ndarray, offset: int, n_kinds: int) -> _Pool:
+    def of(cls, kinds: np.ndarray, units: np.ndarray, n_kinds: int) -> _Pool:
         order = np.argsort(kinds, kind="stable")
-        return cls(offset + order, np.searchsorted(kinds[order], np.arange(n_kinds + 1)))
+        return cls(units[order], np.searchsorted(kinds[order], np.arange(n_kinds + 1)))
 
     def draw(self, kinds: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A unit of each kind; −1 where there is none."""
+        if len(self.units) == 0:
+            return np.full(len(kinds), -1)
         first, count = self.start[kinds], np.diff(self.start)[kinds]
         pick = np.minimum(first + (rng.random(len(kinds)) * count).astype(np.int64), len(self.units) - 1)
         return np.where(count > 0, self.units[pick], -1)
@@ -124,8 +130,12 @@ class SupportSampler:
         self._rows = np.searchsorted(row[unit_start], np.arange(n + 1))  # units of row i: _rows[i] to _rows[i + 1]
         self._kind = self._kinds(groups)
         n_kinds, n_units = int(self._kind.max()) + 1, len(unit_start)
-        self._seen = _Pool.of(self._kind[:n_units], 0, n_kinds)
-        self._possible = _Pool.of(self._kind[n_units:], n_units, n_kinds)
+        self._seen = _Pool.of(self._kind[:n_units], np.arange(n_units), n_kinds)
+        self._possible = _Pool.of(self._kind[n_units:], np.arange(n_units, len(self._kind)), n_kinds)
+        count = np.bincount(column, minlength=self.d)[self._column[self._start[:-1]]]  # 0 and 1 are single columns
+        unseen = n_units + np.flatnonzero(count[n_units:] == 0)
+        self._once = count[:n_units] == 1
+        self._unseen = _Pool.of(self._kind[unseen], unseen, n_kinds)
 
     def _kinds(self, groups: np.ndarray | None) -> np.ndarray:
         """The kind of each unit: one for all, or the set of its groups in one-hot data."""
@@ -135,12 +145,17 @@ class SupportSampler:
         return np.unique(np.add.reduceat(code[groups[self._column]], self._start[:-1]), return_inverse=True)[1]
 
     def __call__(
-        self, rows: np.ndarray, rng: np.random.Generator, *, swap: float, uniform: float
+        self, rows: np.ndarray, rng: np.random.Generator, *, swap: float, uniform: float, unseen: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(indptr, columns, signs) of one support for each of `rows`, with units exchanged."""
         n_units = self._rows[rows + 1] - self._rows[rows]
         unit = _ranges(self._rows[rows], n_units)
         owner = np.repeat(np.arange(len(rows)), n_units)
+        if unseen > 0:
+            chosen = np.flatnonzero(self._once[unit])
+            chosen = chosen[rng.random(len(chosen)) < unseen]
+            new = self._unseen.draw(self._kind[unit[chosen]], rng)
+            unit[chosen] = np.where(new >= 0, new, unit[chosen])
         if swap > 0:
             chosen = np.flatnonzero(rng.random(len(unit)) < swap)
             kinds = self._kind[unit[chosen]]
