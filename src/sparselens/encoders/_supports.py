@@ -9,6 +9,9 @@ one-hot data (every row has one nonzero in each group) a unit is only exchanged 
 Columns that no row has used need more. How often the next row will hold one of them is known (Good and Turing): as
 often as a row holds a column that no other row uses. So such a column is replaced, half of the time, by one that no
 row uses.
+
+Where m is too small for most rows, the best that a decoder can do is to get the larger part of a row right. So a
+support may be thinned, too: each unit stays with a probability that is drawn for the row.
 """
 
 from __future__ import annotations
@@ -145,9 +148,19 @@ class SupportSampler:
         return np.unique(np.add.reduceat(code[groups[self._column]], self._start[:-1]), return_inverse=True)[1]
 
     def __call__(
-        self, rows: np.ndarray, rng: np.random.Generator, *, swap: float, uniform: float, unseen: float = 0.0
+        self,
+        rows: np.ndarray,
+        rng: np.random.Generator,
+        *,
+        swap: float,
+        uniform: float,
+        unseen: float = 0.0,
+        thin: float = 0.0,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(indptr, columns, signs) of one support for each of `rows`, with units exchanged."""
+        """(indptr, columns, signs) of one support for each of `rows`, with units exchanged and left out.
+
+        A support is thinned with probability `thin`; nothing may be left of it.
+        """
         n_units = self._rows[rows + 1] - self._rows[rows]
         unit = _ranges(self._rows[rows], n_units)
         owner = np.repeat(np.arange(len(rows)), n_units)
@@ -163,6 +176,10 @@ class SupportSampler:
             anything = np.flatnonzero(rng.random(len(chosen)) < uniform)
             new[anything] = self._possible.draw(kinds[anything], rng)
             unit[chosen] = np.where(new >= 0, new, unit[chosen])
+        if thin > 0:
+            stays = np.where(rng.random(len(rows)) < thin, rng.random(len(rows)), 1.0)
+            kept = np.flatnonzero(rng.random(len(unit)) < stays[owner])
+            unit, owner = unit[kept], owner[kept]
         length = self._start[unit + 1] - self._start[unit]
         place = _ranges(self._start[unit], length)
         # a row may now hold a column twice: the first one stays
@@ -176,30 +193,29 @@ class SupportSampler:
 
 def padded_parts(
     indptr: np.ndarray, columns: np.ndarray, signs: np.ndarray, *, max_length: int, max_parts: int
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
-    """Supports in parts of similar length as padded (columns, signs), and the rows of each part.
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Supports in parts of similar length, as padded (columns, signs).
 
     Supports without a column and those longer than `max_length` are left out.
 
     Examples
     --------
-    >>> parts, rows = padded_parts(
+    >>> parts = padded_parts(
     ...     np.array([0, 1, 4, 6]), np.array([5, 1, 2, 3, 7, 8]), np.ones(6), max_length=2, max_parts=1)
-    >>> rows, [columns.tolist() for columns, _ in parts]
-    ([array([0, 2])], [[[5, 5], [7, 8]]])
+    >>> [columns.tolist() for columns, _ in parts]
+    [[[5, 5], [7, 8]]]
     """
     count = np.diff(indptr)
     rows = np.flatnonzero((count > 0) & (count <= max_length))
     rows = rows[np.argsort(count[rows], kind="stable")]
-    cut = _similar(rows, count[rows], max_parts)
     parts = []
-    for part in cut:
+    for part in _similar(rows, count[rows], max_parts):
         k = count[part]
         place = np.arange(k.max())
         inside = place < k[:, None]
         take = indptr[part][:, None] + np.where(inside, place, 0)
         parts.append((columns[take].astype(np.int64, copy=False), np.where(inside, signs[take], signs.dtype.type(0))))
-    return parts, cut
+    return parts
 
 
 def _similar(rows: np.ndarray, count: np.ndarray, max_parts: int) -> list[np.ndarray]:
