@@ -4,7 +4,7 @@
     python benchmarks/recovery.py --data-sets amazon --m 40 60 --encoders gaussian certificate
     python benchmarks/recovery.py --device cuda --time-limit 300     # begin no cell after 300 seconds
     python benchmarks/recovery.py --table                            # print what is stored, run nothing
-    python benchmarks/recovery.py --recipes log,0.3,0.05,1,0.01 --max-steps 2000     # loss, margin, swap, uniform, rate
+    python benchmarks/recovery.py --recipes log,0.3,0.05,1,0,0.01    # loss, margin, swap, uniform, thin, rate
 
 Each cell is one line of benchmarks/results/recovery.jsonl; a cell that is there is not run again. Test rows are of
 unit norm; "exact" is the part of them with ‖x − x̂‖ ≤ 1e-10 after ℓ1 decoding, and every row counts in the RMSE.
@@ -56,9 +56,10 @@ def make(name: str, data_set: str, m: int, seed: int, device: str) -> Any:
     if name == "certificate":
         return sl.CertificateEncoder(m, random_state=seed, device=device)
     if name.startswith("certificate:"):
-        loss, margin, swap, uniform, rate, max_steps, batch_size = name.removeprefix("certificate:").split(",")
-        fixed = {"loss": loss, "margin": float(margin), "swap": float(swap), "uniform": float(uniform)}
-        sizes = {"max_steps": int(max_steps), "batch_size": int(batch_size), "learning_rate": float(rate)}
+        loss, *numbers, max_steps, batch_size = name.removeprefix("certificate:").split(",")
+        names = ("margin", "swap", "uniform", "thin", "learning_rate")
+        fixed = {"loss": loss} | dict(zip(names, map(float, numbers), strict=True))
+        sizes = {"max_steps": int(max_steps), "batch_size": int(batch_size)}
         return sl.CertificateEncoder(m, random_state=seed, device=device, **fixed, **sizes)
     preset = _PRESETS.get(data_set, data_set)
     preset = preset if preset in PRESETS else "wiki10-31k"  # the paper's other set of labels
@@ -148,7 +149,7 @@ def main() -> None:
     parser.add_argument("--data-sets", nargs="+", choices=GRID, default=list(GRID))
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=list(ENCODERS))
     parser.add_argument(
-        "--recipes", nargs="+", default=[], help="loss,margin,swap,uniform,learning_rate: in place of encoders"
+        "--recipes", nargs="+", default=[], help="loss,margin,swap,uniform,thin,rate: in place of encoders"
     )
     parser.add_argument("--max-steps", type=int, default=4000, help="of the recipes")
     parser.add_argument("--batch-size", type=int, default=256, help="of the recipes")

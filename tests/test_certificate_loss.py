@@ -33,7 +33,7 @@ def slow_loss(A, X, *, margin, loss, positive):
 
 
 def batch_of(X, max_parts=4, max_length=10**9):
-    parts, _ = padded_parts(X.indptr, X.indices, np.sign(X.data), max_length=max_length, max_parts=max_parts)
+    parts = padded_parts(X.indptr, X.indices, np.sign(X.data), max_length=max_length, max_parts=max_parts)
     return [Supports(torch.from_numpy(columns), torch.from_numpy(signs)) for columns, signs in parts]
 
 

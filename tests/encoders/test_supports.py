@@ -17,9 +17,9 @@ def as_sets(indptr, columns):
     return [set(columns[a:b].tolist()) for a, b in pairwise(indptr)]
 
 
-def draw(sampler, n, seed=0, *, swap, uniform):
+def draw(sampler, n, seed=0, *, swap=0.0, uniform=0.0, unseen=0.0, thin=0.0):
     rows = np.arange(n) % sampler.n
-    return sampler(rows, np.random.default_rng(seed), swap=swap, uniform=uniform)
+    return sampler(rows, np.random.default_rng(seed), swap=swap, uniform=uniform, unseen=unseen, thin=thin)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,46 @@ def test_columns_never_seen_are_drawn_only_by_a_uniform_exchange(onehot):
     assert not unseen & set(draw(sampler, 400, swap=0.5, uniform=0.0)[1].tolist())
 
 
+def test_columns_that_no_row_uses_occur_as_often_as_those_that_one_row_uses():
+    X = sp.csr_array((np.ones(300), (np.arange(300) // 2, np.arange(300) % 2 * np.arange(300))), shape=(150, 450))
+    used = np.bincount(X.indices, minlength=450)  # column 0 in every row, 150 columns in one row each, the rest unused
+    columns = draw(SupportSampler(X), 3000, unseen=0.5)[1]
+    drawn = np.bincount(columns, minlength=450)
+    assert drawn[0] == 3000
+    assert drawn[used == 1].sum() == pytest.approx(1500, abs=150)
+    assert drawn[used == 0].sum() == pytest.approx(1500, abs=150)
+
+
+def test_columns_that_no_row_uses_take_the_place_of_a_column_of_their_group():
+    X = sp.csr_array((np.ones(40), (np.arange(40) // 2, np.arange(40) % 2 * 30 + np.arange(40) // 2)), shape=(20, 60))
+    groups = onehot_groups(X)
+    indptr, columns, _ = draw(SupportSampler(X), 400, unseen=0.5)
+    assert all(sorted(groups[list(support)]) == [0, 1] for support in as_sets(indptr, columns))
+    assert (np.bincount(columns, minlength=60) > 0).all()
+
+
+def test_where_every_column_is_used_nothing_takes_the_place_of_a_rare_one():
+    X = sp.csr_array(np.eye(6))
+    columns = draw(SupportSampler(X), 60, unseen=1.0)[1]
+    np.testing.assert_array_equal(columns, np.arange(60) % 6)
+
+
+def test_a_thinned_support_is_a_part_of_its_row_of_any_length():
+    X = sparse_rows(500, 40, 8, seed=6)
+    indptr, columns, _ = draw(SupportSampler(X), 500, thin=1.0)
+    assert all(
+        part <= whole for part, whole in zip(as_sets(indptr, columns), as_sets(X.indptr, X.indices), strict=True)
+    )
+    lengths = np.bincount(np.diff(indptr), minlength=9)
+    np.testing.assert_allclose(lengths, 500 / 9, rtol=0.5)  # a uniform rate makes every length equally likely
+
+
+def test_a_part_of_the_supports_is_thinned():
+    X = sparse_rows(500, 40, 8, seed=6)
+    lengths = np.diff(draw(SupportSampler(X), 500, thin=0.5)[0])
+    assert np.mean(lengths == 8) == pytest.approx(0.5 + 0.5 / 9, abs=0.08)
+
+
 def test_a_support_never_holds_a_column_twice():
     X = sparse_rows(300, 12, 5, seed=3)
     indptr, columns, _ = draw(SupportSampler(X), 300, swap=0.8, uniform=0.5)
@@ -132,14 +172,17 @@ def test_padded_parts_hold_every_support_that_fits_once(max_parts):
     lengths = np.array([0, 1, 3, 9, 20, 2, 40, 9])
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     columns = np.arange(indptr[-1])
-    parts, rows = padded_parts(indptr, columns, np.ones(len(columns)), max_length=20, max_parts=max_parts)
+    parts = padded_parts(indptr, columns, np.ones(len(columns)), max_length=20, max_parts=max_parts)
     assert len(parts) <= max_parts
-    assert sorted(np.concatenate(rows)) == [1, 2, 3, 4, 5, 7]  # neither the empty one nor the longest
-    for (padded, signs), which in zip(parts, rows, strict=True):
-        for support, sign, row in zip(padded, signs, which, strict=True):
-            np.testing.assert_array_equal(support[sign != 0], columns[indptr[row] : indptr[row + 1]])
+    found = {}
+    for padded, signs in parts:
+        for support, sign in zip(padded, signs, strict=True):
+            found[int(support[0])] = support[sign != 0]
             assert (support[sign == 0] == support[0]).all()
+    assert sorted(found) == [indptr[row] for row in (1, 2, 3, 4, 5, 7)]  # neither the empty one nor the longest
+    for row in (1, 2, 3, 4, 5, 7):
+        np.testing.assert_array_equal(found[indptr[row]], columns[indptr[row] : indptr[row + 1]])
 
 
 def test_supports_that_are_all_too_long_leave_nothing():
-    assert padded_parts(np.array([0, 5]), np.arange(5), np.ones(5), max_length=4, max_parts=2) == ([], [])
+    assert padded_parts(np.array([0, 5]), np.arange(5), np.ones(5), max_length=4, max_parts=2) == []

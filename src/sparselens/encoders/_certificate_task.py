@@ -17,7 +17,7 @@ from sparselens._certificate_loss import Supports, certificate_loss
 from sparselens._validation import FloatArray, unit_rows
 from sparselens.certificate import minimum_norm_dual
 from sparselens.decoders._engine import Engine, path_engine
-from sparselens.encoders._supports import SupportSampler, padded_parts
+from sparselens.encoders._supports import UNSEEN, SupportSampler, padded_parts
 from sparselens.metrics import EXACT
 from sparselens.train import Task
 
@@ -33,6 +33,7 @@ class Recipe:
     margin: float = 0.3
     swap: float = 0.1
     uniform: float = 0.5
+    thin: float = 0.0
     learning_rate: float = 0.01
 
     def as_dict(self) -> dict[str, Any]:
@@ -163,7 +164,14 @@ class CertificateTask(Task):
         for lo in range(0, len(bounds) - 1, _AT_ONCE):
             cuts = bounds[lo : lo + _AT_ONCE + 1]
             together = rows[cuts[0] : cuts[-1]]
-            indptr, columns, signs = self.sampler(together, rng, swap=self.recipe.swap, uniform=self.recipe.uniform)
+            indptr, columns, signs = self.sampler(
+                together,
+                rng,
+                swap=self.recipe.swap,
+                uniform=self.recipe.uniform,
+                unseen=UNSEEN,
+                thin=self.recipe.thin,
+            )
             for a, b in pairwise(cut - cuts[0] for cut in cuts):
                 yield self._on_device(indptr[a : b + 1], columns, signs, together[a:b])
 
@@ -187,10 +195,10 @@ class CertificateTask(Task):
     ) -> list[Supports]:
         device = self.module.columns.device
         max_parts = 4 if device.type == "cpu" or self.max_length > 64 else 1  # a launch costs more than some padding
-        parts, _ = padded_parts(indptr, columns, signs, max_length=self.max_length, max_parts=max_parts)
-        if not parts:  # exchanged units have made every support too long: take them as they are
+        parts = padded_parts(indptr, columns, signs, max_length=self.max_length, max_parts=max_parts)
+        if not parts:  # every support has become too long, or empty: take them as they are
             plain = self.sampler(rows, np.random.default_rng(0), swap=0.0, uniform=0.0)
-            parts, _ = padded_parts(*plain, max_length=self.max_length, max_parts=max_parts)
+            parts = padded_parts(*plain, max_length=self.max_length, max_parts=max_parts)
         return [Supports(_to(torch.from_numpy(c), device), _to(torch.from_numpy(s), device)) for c, s in parts]
 
 

@@ -9,33 +9,28 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparselens._random import derive_rng, derive_seed
-from sparselens._validation import FloatArray, unit_rows
+from sparselens._validation import FloatArray
 from sparselens.encoders._certificate_task import CertificateTask, Columns, Judge, Recipe, decode_errors
-from sparselens.encoders._decoder_task import DecoderTask
 from sparselens.encoders._supports import SupportSampler
 from sparselens.metrics import EXACT
 from sparselens.train import Event, Settings, train
 
 # What is tried where the user leaves the choice open; no other number of the training depends on the data.
 # Exchange of a tenth of the columns serves most data; of half of them, data that is made of atoms; any column in the
-# place of one in twenty, one-hot data with many columns that are rarely seen. "softmax" helps where the lengths of
-# the supports vary much, "log" and "ratio" where m is too small for many rows, or far too small for most.
+# place of one in twenty, one-hot data. "softmax" helps where the lengths of the supports vary much, "log" where m is
+# too small for many rows, and "ratio" on parts of supports where it is too small for most.
 RECIPES = (
-    Recipe("hinge", 0.3, 0.1, 0.5, 0.01),
-    Recipe("hinge", 0.3, 0.5, 0.1, 0.01),
-    Recipe("hinge", 0.3, 0.05, 1.0, 0.01),
-    Recipe("softmax", 0.05, 0.1, 0.5, 0.01),
-    Recipe("log", 0.5, 0.05, 1.0, 0.03),
-    Recipe("log", 0.3, 0.0, 0.0, 0.01),
-    Recipe("ratio", 0.5, 0.0, 0.0, 0.01),
+    Recipe("hinge", 0.3, swap=0.1, uniform=0.5),
+    Recipe("hinge", 0.3, swap=0.5, uniform=0.1),
+    Recipe("hinge", 0.3, swap=0.05, uniform=1.0),
+    Recipe("softmax", 0.05, swap=0.1, uniform=0.5),
+    Recipe("log", 0.5, swap=0.05, uniform=1.0, learning_rate=0.03),
+    Recipe("log", 0.3, swap=0.0, uniform=0.0),
+    Recipe("ratio", 0.7, swap=0.1, uniform=0.5, thin=1.0),
 )
 RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _N_VALIDATIONS = 8  # in the last rung
 _GAIN = 0.01  # a rung that lowers neither the mean nor the best score of its recipes by this part is the last
-_DECODER_STEPS = 0.075  # part of max_steps in the phase on the decoder, whose steps cost ten times as much
-_DECODER_RATE = 0.01
-_DECODER_BELOW = 0.9  # part of exact rows below which there is such a phase
-_DECODER_CELLS = 300_000  # entries of A up to which it is affordable
 _SIGMAS = 2.0  # a difference below this many standard errors is noise
 EARLY = "every validation row came back"
 
@@ -78,7 +73,7 @@ class Search:
         self.n_steps, self.stopped_by = 0, ""
 
     def run(self, X: sp.csr_array, recipes: list[Recipe]) -> None:
-        """Train on the supports of X and, where many rows are lost, on what the decoder makes of X."""
+        """Train on the supports of the rows of X that m measurements can bring back."""
         m, d = self.start.shape
         counts = np.diff(X.indptr)
         usable = X[np.flatnonzero((counts > 0) & (counts <= m) & (counts < d))]
@@ -87,8 +82,6 @@ class Search:
             self.stopped_by = "no row has between 1 and n_components nonzeros"
             return
         self._halve(SupportSampler(usable), recipes)
-        if not self.stopped_by and self.score.exact < _DECODER_BELOW and m * d <= _DECODER_CELLS:
-            self._on_decoder(X[np.flatnonzero(counts > 0)])
         self.stopped_by = self.stopped_by or "max_steps"
 
     def _halve(self, sampler: SupportSampler, recipes: list[Recipe]) -> None:
@@ -121,24 +114,9 @@ class Search:
             positive=self.positive,
             max_length=min(len(A), sampler.d - 1),
         )
-        return self._train(task, recipe, recipe.as_dict(), n_validations)
+        return self._train(task, n_validations)
 
-    def _on_decoder(self, X: sp.csr_array) -> None:
-        n_steps = max(1, round(_DECODER_STEPS * self.max_steps))
-        n_validations = min(_N_VALIDATIONS, n_steps)
-        task = DecoderTask(
-            Columns(self.A, self.judge.device),
-            unit_rows(X),
-            self.judge,
-            n_rows=self.batch_size * -(-n_steps // n_validations),
-            learning_rate=_DECODER_RATE,
-            positive=self.positive,
-        )
-        self._train(task, self.recipe, {"loss": "decoder"}, n_validations)
-
-    def _train(
-        self, task: CertificateTask | DecoderTask, recipe: Recipe, record: dict[str, Any], n_validations: int
-    ) -> tuple[float, FloatArray]:
+    def _train(self, task: CertificateTask, n_validations: int) -> tuple[float, FloatArray]:
         """Run the loop; keep the matrix if it is the best so far. Returns its score and the matrix."""
         settings = Settings(
             batch_size=self.batch_size,
@@ -153,9 +131,9 @@ class Search:
         self.n_steps += n_steps
         score, A = task.scores[history.best_epoch - 1], task.module.matrix()
         figures = {"n_steps": n_steps, "exact": score.exact, "rmse": score.rmse, "train_loss": history.train_loss[-1]}
-        self.tried.append(record | figures)
+        self.tried.append(task.recipe.as_dict() | figures)
         if score.total < self.score.total or score.total == 0.0:  # where both bring back all, the trained one has slack
-            self.score, self.A, self.recipe = score, A, recipe
+            self.score, self.A, self.recipe = score, A, task.recipe
         return score.total, A
 
     def _told(self, event: Event) -> bool:

@@ -2,10 +2,16 @@
 
 The training supports alone are few, and a matrix that serves them need not serve the next row. So the support of a
 row is cut into *units*, and a unit is replaced, with probability `swap`, by another one: drawn from the units of all
-rows (as often as it occurs), or, with probability `uniform`, from all units that there could be, columns that no row
-has used among them. A unit is the part of a row that lies in one *atom*: a set of columns that nearly always occur
-together; most atoms are single columns. In one-hot data (every row has one nonzero in each group) a unit is only
-exchanged for units of the same groups.
+rows (as often as it occurs), or, with probability `uniform`, from all units that there could be. A unit is the part of
+a row that lies in one *atom*: a set of columns that nearly always occur together; most atoms are single columns. In
+one-hot data (every row has one nonzero in each group) a unit is only exchanged for units of the same groups.
+
+Columns that no row has used need more. How often the next row will hold one of them is known (Good and Turing): as
+often as a row holds a column that no other row uses. So such a column is replaced, half of the time, by one that no
+row uses.
+
+Where m is too small for most rows, the best that a decoder can do is to get the larger part of a row right. So a
+support may be thinned, too: each unit stays with a probability that is drawn for the row.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 TOGETHER = 0.8  # columns i, j belong to one atom where both occur in this part of the rows of the more frequent one
 MIN_COUNT = 5  # columns that occur less often than this stay alone: their co-occurrence is chance
+UNSEEN = 0.5  # how often a column that one row uses is replaced by one that no row uses: both then occur as often
 _BLOCK = 1024  # columns whose co-occurrence is held at once
 
 
@@ -78,12 +85,14 @@ class _Pool:
     start: np.ndarray
 
     @classmethod
-    def of(cls, kinds: np.ndarray, offset: int, n_kinds: int) -> _Pool:
+    def of(cls, kinds: np.ndarray, units: np.ndarray, n_kinds: int) -> _Pool:
         order = np.argsort(kinds, kind="stable")
-        return cls(offset + order, np.searchsorted(kinds[order], np.arange(n_kinds + 1)))
+        return cls(units[order], np.searchsorted(kinds[order], np.arange(n_kinds + 1)))
 
     def draw(self, kinds: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A unit of each kind; −1 where there is none."""
+        if len(self.units) == 0:
+            return np.full(len(kinds), -1)
         first, count = self.start[kinds], np.diff(self.start)[kinds]
         pick = np.minimum(first + (rng.random(len(kinds)) * count).astype(np.int64), len(self.units) - 1)
         return np.where(count > 0, self.units[pick], -1)
@@ -124,8 +133,12 @@ class SupportSampler:
         self._rows = np.searchsorted(row[unit_start], np.arange(n + 1))  # units of row i: _rows[i] to _rows[i + 1]
         self._kind = self._kinds(groups)
         n_kinds, n_units = int(self._kind.max()) + 1, len(unit_start)
-        self._seen = _Pool.of(self._kind[:n_units], 0, n_kinds)
-        self._possible = _Pool.of(self._kind[n_units:], n_units, n_kinds)
+        self._seen = _Pool.of(self._kind[:n_units], np.arange(n_units), n_kinds)
+        self._possible = _Pool.of(self._kind[n_units:], np.arange(n_units, len(self._kind)), n_kinds)
+        count = np.bincount(column, minlength=self.d)[self._column[self._start[:-1]]]  # 0 and 1 are single columns
+        unseen = n_units + np.flatnonzero(count[n_units:] == 0)
+        self._once = count[:n_units] == 1
+        self._unseen = _Pool.of(self._kind[unseen], unseen, n_kinds)
 
     def _kinds(self, groups: np.ndarray | None) -> np.ndarray:
         """The kind of each unit: one for all, or the set of its groups in one-hot data."""
@@ -135,12 +148,27 @@ class SupportSampler:
         return np.unique(np.add.reduceat(code[groups[self._column]], self._start[:-1]), return_inverse=True)[1]
 
     def __call__(
-        self, rows: np.ndarray, rng: np.random.Generator, *, swap: float, uniform: float
+        self,
+        rows: np.ndarray,
+        rng: np.random.Generator,
+        *,
+        swap: float,
+        uniform: float,
+        unseen: float = 0.0,
+        thin: float = 0.0,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(indptr, columns, signs) of one support for each of `rows`, with units exchanged."""
+        """(indptr, columns, signs) of one support for each of `rows`, with units exchanged and left out.
+
+        A support is thinned with probability `thin`; nothing may be left of it.
+        """
         n_units = self._rows[rows + 1] - self._rows[rows]
         unit = _ranges(self._rows[rows], n_units)
         owner = np.repeat(np.arange(len(rows)), n_units)
+        if unseen > 0:
+            chosen = np.flatnonzero(self._once[unit])
+            chosen = chosen[rng.random(len(chosen)) < unseen]
+            new = self._unseen.draw(self._kind[unit[chosen]], rng)
+            unit[chosen] = np.where(new >= 0, new, unit[chosen])
         if swap > 0:
             chosen = np.flatnonzero(rng.random(len(unit)) < swap)
             kinds = self._kind[unit[chosen]]
@@ -148,6 +176,10 @@ class SupportSampler:
             anything = np.flatnonzero(rng.random(len(chosen)) < uniform)
             new[anything] = self._possible.draw(kinds[anything], rng)
             unit[chosen] = np.where(new >= 0, new, unit[chosen])
+        if thin > 0:
+            stays = np.where(rng.random(len(rows)) < thin, rng.random(len(rows)), 1.0)
+            kept = np.flatnonzero(rng.random(len(unit)) < stays[owner])
+            unit, owner = unit[kept], owner[kept]
         length = self._start[unit + 1] - self._start[unit]
         place = _ranges(self._start[unit], length)
         # a row may now hold a column twice: the first one stays
@@ -161,30 +193,29 @@ class SupportSampler:
 
 def padded_parts(
     indptr: np.ndarray, columns: np.ndarray, signs: np.ndarray, *, max_length: int, max_parts: int
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
-    """Supports in parts of similar length as padded (columns, signs), and the rows of each part.
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Supports in parts of similar length, as padded (columns, signs).
 
     Supports without a column and those longer than `max_length` are left out.
 
     Examples
     --------
-    >>> parts, rows = padded_parts(
+    >>> parts = padded_parts(
     ...     np.array([0, 1, 4, 6]), np.array([5, 1, 2, 3, 7, 8]), np.ones(6), max_length=2, max_parts=1)
-    >>> rows, [columns.tolist() for columns, _ in parts]
-    ([array([0, 2])], [[[5, 5], [7, 8]]])
+    >>> [columns.tolist() for columns, _ in parts]
+    [[[5, 5], [7, 8]]]
     """
     count = np.diff(indptr)
     rows = np.flatnonzero((count > 0) & (count <= max_length))
     rows = rows[np.argsort(count[rows], kind="stable")]
-    cut = _similar(rows, count[rows], max_parts)
     parts = []
-    for part in cut:
+    for part in _similar(rows, count[rows], max_parts):
         k = count[part]
         place = np.arange(k.max())
         inside = place < k[:, None]
         take = indptr[part][:, None] + np.where(inside, place, 0)
         parts.append((columns[take].astype(np.int64, copy=False), np.where(inside, signs[take], signs.dtype.type(0))))
-    return parts, cut
+    return parts
 
 
 def _similar(rows: np.ndarray, count: np.ndarray, max_parts: int) -> list[np.ndarray]:

@@ -49,7 +49,10 @@ class CertificateEncoder(LinearEncoder):
         The probability that a part of a support is exchanged.
     uniform : float or "auto"
         The probability that it is exchanged for any column rather than for a part of another row: columns that no
-        training row uses are then served too.
+        training row uses are then served better.
+    thin : float or "auto"
+        The probability that a support is thinned, so that A is trained on parts of rows too: for a small m, from which
+        few rows can come back as a whole.
     loss : "hinge", "log", "ratio", "softmax" or "auto"
         The loss ℓ above; ``log(1 + ℓ)`` or ``ℓ/(1 + ℓ)``, in which rows that m measurements cannot serve count less;
         a smooth maximum of a_jᵀu_S.
@@ -74,7 +77,7 @@ class CertificateEncoder(LinearEncoder):
     components_ : float64 array of shape (m, d)
         A.
     recipe_ : dict
-        The loss, margin, swap, uniform and learning rate that were chosen.
+        The loss, margin, swap, uniform, thin and learning rate that were chosen.
     structure_found_ : bool
         Whether the matrix serves these rows better than a Gaussian one, and better than rows with as many nonzeros
         in random columns.
@@ -106,6 +109,7 @@ class CertificateEncoder(LinearEncoder):
         margin: float | str = "auto",
         swap: float | str = "auto",
         uniform: float | str = "auto",
+        thin: float | str = "auto",
         loss: str = "auto",
         max_steps: int = 4000,
         batch_size: int = 256,
@@ -121,6 +125,7 @@ class CertificateEncoder(LinearEncoder):
         self.margin = margin
         self.swap = swap
         self.uniform = uniform
+        self.thin = thin
         self.loss = loss
         self.max_steps = max_steps
         self.batch_size = batch_size
@@ -196,12 +201,12 @@ class CertificateEncoder(LinearEncoder):
         fixed: dict[str, Any] = {}
         if self.loss != "auto":
             fixed["loss"] = check_choice(self.loss, "loss", (*LOSSES, "auto"))
-        for name in ("margin", "swap", "uniform", "learning_rate"):
+        for name in ("margin", "swap", "uniform", "thin", "learning_rate"):
             value = getattr(self, name)
             if isinstance(value, str):
                 check_choice(value, name, ("auto",))
             else:
-                fixed[name] = check_positive_float(value, name, allow_zero=name in ("swap", "uniform"))
+                fixed[name] = check_positive_float(value, name, allow_zero=name in ("swap", "uniform", "thin"))
                 if fixed[name] > 1 and name != "learning_rate":
                     raise ValueError(f"{name} must be at most 1, got {value}.")
         recipes = [r for r in RECIPES if r.loss == fixed.get("loss", r.loss)] or list(RECIPES)
