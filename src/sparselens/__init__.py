@@ -34,6 +34,8 @@ _PUBLIC = {
     "recovery_report": "sparselens.metrics",
     "encode_lossless": "sparselens.lossless",
     "decode_lossless": "sparselens.lossless",
+    "plan": "sparselens.experiments.plan",
+    "Plan": "sparselens.experiments.plan",
     # sparsity models
     "Sparse": "sparselens.sparsity",
     "BlockSparse": "sparselens.sparsity",

@@ -34,7 +34,8 @@ RECIPES = (
 )
 RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _N_VALIDATIONS = 8  # in the last rung
-_GAIN = 0.01  # a rung that lowers neither the mean nor the best score of its recipes by this part is the last
+_GAIN = 0.01  # a rung that lowers neither the mean nor the best score of its recipes by this part is the last,
+_FAR = 0.5  # unless the best score is below this part of the Gaussian one: then there is structure, and longer helps
 _DECODER_STEPS = 0.075  # part of max_steps in the phase on the decoder, whose steps cost ten times as much
 _DECODER_RATE = 0.01
 _DECODER_BELOW = 0.9  # part of exact rows below which there is such a phase
@@ -119,7 +120,8 @@ class Search:
                 if self.stopped_by:
                     return
             before, after = ([one[0] for one in some] for some in (live, ended))
-            if all(f(after) > (1.0 - _GAIN) * f(before) for f in (np.mean, np.min)):
+            stuck = all(f(after) > (1.0 - _GAIN) * f(before) for f in (np.mean, np.min))
+            if stuck and np.min(after) > _FAR * self.gaussian.total:
                 return
             live = sorted(ended, key=lambda one: one[0])[:n_left]
 
