@@ -71,7 +71,12 @@ def make_decoder(name: str, encoder: Any, X: sp.csr_array, *, sparsity: int | No
     """The decoder that was asked for, bound to the model's matrix."""
     import numpy as np
 
-    import sparselens as sl
+    from sparselens.decoders.cosamp import CoSaMPDecoder
+    from sparselens.decoders.l1 import L1Decoder
+    from sparselens.decoders.linear import LinearDecoder
+    from sparselens.decoders.nnls import NNLSDecoder
+    from sparselens.decoders.omp import OMPDecoder
+    from sparselens.sparsity import Sparse
 
     A = getattr(encoder, "components_", None)
     if name == "network" or A is None:
@@ -82,13 +87,13 @@ def make_decoder(name: str, encoder: Any, X: sp.csr_array, *, sparsity: int | No
     positive = bool(getattr(encoder, "positive", encoder.positive_))
     k = sparsity or max(1, int(np.diff(X.indptr).max()))
     made = {
-        "l1": lambda: sl.L1Decoder(positive=True, n_jobs=n_jobs),
-        "l1-signed": lambda: sl.L1Decoder(positive=False, n_jobs=n_jobs),
-        "highs": lambda: sl.L1Decoder(positive=positive, method="highs", n_jobs=n_jobs),
-        "nnls": lambda: sl.NNLSDecoder(),
-        "omp": lambda: sl.OMPDecoder(k, positive=positive),
-        "cosamp": lambda: sl.CoSaMPDecoder(sl.Sparse(k), positive=positive),
-        "linear": lambda: sl.LinearDecoder("pinv"),
+        "l1": lambda: L1Decoder(positive=True, n_jobs=n_jobs),
+        "l1-signed": lambda: L1Decoder(positive=False, n_jobs=n_jobs),
+        "highs": lambda: L1Decoder(positive=positive, method="highs", n_jobs=n_jobs),
+        "nnls": lambda: NNLSDecoder(),
+        "omp": lambda: OMPDecoder(k, positive=positive),
+        "cosamp": lambda: CoSaMPDecoder(Sparse(k), positive=positive),
+        "linear": lambda: LinearDecoder("pinv"),
     }
     if name == "default":
         name = "l1" if positive else "l1-signed"

@@ -69,8 +69,8 @@ def fit(
 
     start = time.perf_counter()
     check_word(encoder, "--encoder", list(ENCODERS))
-    check_output(out, replace=overwrite or resume)
     data = open_source(source, format=format_, seed=seed)
+    check_output(out, replace=overwrite or resume)
     X, X_valid = data.split(seed=seed, fraction=fraction)
     if validation is not None:
         X, X_valid = data.part("train" if data.dataset else None), open_source(validation, format=format_).part(None)
@@ -104,11 +104,13 @@ def make_encoder(
     name: str, m: int, *, seed: int, device: str, settings: list[str], data: Source, X: sp.csr_array
 ) -> Any:
     """The encoder that the options ask for, unfitted."""
-    import sparselens
+    from importlib import import_module
+
     from sparselens.encoders.l1ae import PRESETS
+    from sparselens.persist import CLASSES
 
     class_name, params = ENCODERS[name]
-    cls = getattr(sparselens, class_name)
+    cls = getattr(import_module(CLASSES[class_name]), class_name)
     known = cls().get_params()
     params = dict(params) | {"random_state": seed, "device": device}
     if "positive" in known and name == "certificate" and X.nnz and X.data.min() < 0:

@@ -52,8 +52,8 @@ def plan(
     from sparselens.experiments import plan as experiment
 
     start = time.perf_counter()
-    check_folder(out)
     data = open_source(source, format=format_, seed=seed)
+    check_folder(out)
     if overwrite and (out / "points.json").exists():
         (out / "points.json").unlink()
         shutil.rmtree(out / "models", ignore_errors=True)

@@ -55,10 +55,16 @@ def _silent(done: float, total: float, text: str = "") -> None:
     """What is told to nobody."""
 
 
-def training(update: Update, *, text: str = "") -> Callable[[Any], None]:
-    """A callback for `encoder.fit` that moves a bar: the best validation score and how much of the training is done."""
+def training(update: Update, *, text: str = "") -> Callable[..., None]:
+    """A callback for `encoder.fit` that moves a bar: the best validation score and how much of the fit is done.
 
-    def told(event: Any) -> None:
+    A training tells an event; an encoder that works through columns or rows tells how many of how many.
+    """
+
+    def told(event: Any, total: float | None = None) -> None:
+        if total is not None:
+            update(event, total, text)
+            return
         best = f"best {event.best:.4g}" if event.best < float("inf") else ""
         update(event.progress, 1.0, " ".join(filter(None, [text, best])))
 

@@ -79,9 +79,15 @@ def open_source(text: str, *, format: str | None = None, seed: int = 0) -> Sourc
 
 
 def open_model(folder: Path) -> Any:
-    """The fitted encoder of a model folder."""
+    """The fitted encoder of a model folder; the error of a mistyped one names those beside it."""
     from sparselens.persist import load
 
+    if not folder.exists():
+        beside = [str(manifest.parent) for manifest in folder.parent.glob("*/manifest.json")]
+        hint = did_you_mean(str(folder), beside) if beside else "pass a folder that `sparselens fit` wrote."
+        raise FileNotFoundError(f"there is no model at {folder}: {hint}")
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file, not a model: the model comes first, the data second.")
     return load(folder)
 
 
@@ -99,7 +105,7 @@ def check_word(word: Any, name: str, known: tuple[str, ...] | list[str]) -> str:
     if word not in known:
         listed = ", ".join(map(repr, known))
         hint = did_you_mean(str(word), known)
-        more = f" {hint}" if hint.startswith("did") else ""
+        more = f" D{hint[1:]}" if hint.startswith("did") else ""
         raise ValueError(f"{name} must be one of {listed}; got {word!r}.{more}")
     return str(word)
 

@@ -47,6 +47,8 @@ class Plan:
         ``gaussian_only``: rows that come back from one of the two matrices of this m alone.
     sizes : dict
         ``train``, ``valid`` and ``held_out`` rows, ``columns``.
+    max_measurements : int
+        The largest m that may be tried.
     models : dict
         m -> the folder of the model that was trained, where a folder was given.
     notes : list of str
@@ -60,6 +62,7 @@ class Plan:
     verdict: str
     rows: list[dict[str, Any]]
     sizes: dict[str, int]
+    max_measurements: int
     models: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -83,9 +86,8 @@ class Plan:
         m = self.answers[encoder]
         if m is not None:
             return f"{m:,} measurement{'s' if m != 1 else ''}"
-        return (
-            f"more than {max((row['m'] for row in self.rows if row['encoder'] == encoder), default=0):,} measurements"
-        )
+        tried = [row["m"] for row in self.rows if row["encoder"] == encoder]
+        return f"more than {max(tried, default=self.max_measurements):,} measurements"
 
 
 def plan(
@@ -187,6 +189,8 @@ def _search_gaussian(survey: Survey, target: float, low: int, most: int, precisi
     def reaches(m: int) -> bool:
         return survey.reached(survey.gaussian(m, target), target)
 
+    if low > most:
+        return None
     fails, m = low - 1, low
     while not reaches(m):
         fails = m
@@ -204,6 +208,8 @@ def _search_learned(survey: Survey, target: float, low: int, most: int, precisio
         survey.expect(1.0 + max(0.0, math.log2(max(between, 1.0))))
         return survey.reached(survey.learned(m), target)
 
+    if low > most:
+        return None
     fails, passes = low - 1, None
     m = min(max(low, round(_FIRST * most)), most)
     while passes is None or fails < low:  # until the answer lies between two points
@@ -273,6 +279,7 @@ def _answer(survey: Survey, target: float, gaussian: int | None, learned: int | 
             "held_out": survey.held_out.shape[0],
             "columns": survey.train.shape[1],
         },
+        max_measurements=most,
         models=dict(sorted(survey.models.items())),
         notes=_notes(survey, target, gaussian, learned, most),
     )
