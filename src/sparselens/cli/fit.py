@@ -42,7 +42,10 @@ def fit(
         str | None, typer.Option(help="File with validation rows; by default a part of DATA.")
     ] = None,
     fraction: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Part of a file's rows that is held out for validation.")
+        float,
+        typer.Option(
+            "--validation-fraction", min=0.01, max=0.9, help="Part of a file's rows that is held out for validation."
+        ),
     ] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the start and the batches.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
