@@ -34,8 +34,6 @@ _PUBLIC = {
     "recovery_report": "sparselens.metrics",
     "encode_lossless": "sparselens.lossless",
     "decode_lossless": "sparselens.lossless",
-    "plan": "sparselens.experiments.plan",
-    "Plan": "sparselens.experiments.plan",
     # sparsity models
     "Sparse": "sparselens.sparsity",
     "BlockSparse": "sparselens.sparsity",
@@ -47,6 +45,9 @@ _PUBLIC = {
     "read_matrix": "sparselens.data",
     # models on disk
     "load": "sparselens.persist",
+    # how many measurements a file needs
+    "plan": "sparselens.experiments.plan",
+    "Plan": "sparselens.experiments.plan",
 }
 _MODULES = (
     "certificate",
