@@ -26,6 +26,7 @@ through the main commands with their output.
 - A file is written beside its place and then renamed: nobody ever reads half of one, whatever kills the process.
 - `SPARSELENS_DEBUG=1` shows the traceback of an error; `SPARSELENS_DATA` says where data sets lie.
 
+(exit-codes)=
 ## Exit codes
 
 | code | meaning |

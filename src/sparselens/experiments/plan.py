@@ -18,7 +18,8 @@ from sparselens.experiments.survey import GAUSSIAN, LEARNED, Progress, Survey
 from sparselens.metrics import wilson_interval
 
 MOST_MEASUREMENTS = 2000  # beyond this m a plan takes hours
-_GALLOP = 0.75  # the next m where the learned matrix has reached the target at every m so far
+_STEEPNESS = 6.0  # rows lost fall about like m to the power of minus this (Amazon, 40 to 60 measurements)
+_LEAP = 0.55  # the next m, as a part, where every held-out row came back
 _FIRST = 0.5  # the first m of the learned matrix, as a part of what a Gaussian one needs
 _INFORMATIVE = (0.05, 0.95)  # exact rows of the Gaussian matrix between which a comparison tells something
 _SIGMAS = 3.0  # a lead below this many standard errors is noise; several m are compared, hence more than 2
@@ -110,8 +111,8 @@ def plan(
 
     A Gaussian matrix is measured first: matrices of different m are the first rows of one, so that a row which comes
     back at some m does at every larger one, and bisection is exact. Then `CertificateEncoder` is trained from half of
-    what the Gaussian needs downwards, and between the last m that fails and the first that suffices; the recipe that
-    the first training finds serves the later ones.
+    what the Gaussian needs, and then where the lost rows, extrapolated, would be as few as the target allows; the
+    recipe that the first training finds serves the later ones.
 
     Parameters
     ----------
@@ -201,36 +202,69 @@ def _search_gaussian(survey: Survey, target: float, low: int, most: int, precisi
 
 
 def _search_learned(survey: Survey, target: float, low: int, most: int, precision: float) -> int | None:
-    """The smallest m at which a trained matrix reaches the target, from half of what a Gaussian one needs."""
+    """The smallest m at which a trained matrix reaches the target, from half of what a Gaussian one needs.
 
-    def reaches(m: int) -> bool:
-        between = math.log(max(passes or most, 2) / max(fails, 1)) / math.log(1.0 + precision)
-        survey.expect(1.0 + max(0.0, math.log2(max(between, 1.0))))
-        return survey.reached(survey.learned(m), target)
-
+    A training costs minutes, so the next m is where the lost rows, extrapolated, would be as few as the target allows.
+    """
     if low > most:
         return None
-    fails, passes = low - 1, None
+    allowed = _losses_allowed(survey.held_out.shape[0], target)
+    fails: dict[str, Any] | None = None
+    passes: dict[str, Any] | None = None
     m = min(max(low, round(_FIRST * most)), most)
-    while passes is None or fails < low:  # until the answer lies between two points
-        if reaches(m):
-            passes = m
+    while True:
+        survey.expect(_trainings_left(fails, passes))
+        point = survey.learned(m)
+        if survey.reached(point, target):
+            passes = point
             if m == low:
                 return m
-            if fails >= low:
-                break
-            m = max(low, min(m - 1, round(_GALLOP * m)))
         else:
-            fails = m
-            if _tells_nothing(survey.points[LEARNED, m], survey.points[GAUSSIAN, m]):
-                return passes
-            if m == most:
-                return None
-            if passes is None:
-                m = min(most, max(m + 1, round(math.sqrt(m * most))))
-                if m >= most / (1.0 + precision):
-                    m = most
-    return _bisect(reaches, fails, passes, precision)
+            fails = point
+            if m == most or _tells_nothing(point, survey.points[GAUSSIAN, m]):
+                return None if passes is None else passes["m"]
+        if fails and passes and passes["m"] - fails["m"] <= max(1.0, precision * passes["m"]):
+            return passes["m"]
+        m = _next_m(fails, passes, allowed, low, most, precision)
+
+
+def _next_m(
+    fails: dict[str, Any] | None, passes: dict[str, Any] | None, allowed: float, low: int, most: int, precision: float
+) -> int:
+    """Where to look next: above the largest m that fails, below the smallest that passes."""
+    step = 1.0 + precision
+    if passes is None:
+        assert fails is not None
+        guess = fails["m"] * max(step, (_lost(fails) / allowed) ** (1.0 / _STEEPNESS))
+        m = max(fails["m"] + 1, round(guess))
+        return most if m * step >= most else m
+    if fails is None:
+        part = _LEAP if passes["exact"] == 1.0 else (_lost(passes) / allowed) ** (1.0 / _STEEPNESS)
+        return max(low, min(passes["m"] - 1, round(passes["m"] * min(max(part, _LEAP), 1.0 / step))))
+    width = math.log(passes["m"] / fails["m"])
+    drop = math.log(_lost(fails) / _lost(passes))
+    where = math.log(_lost(fails) / allowed) / drop if drop > 0 else 0.5
+    guess = fails["m"] * math.exp(width * min(max(where, 0.2), 0.8))  # not too near an end, or it takes many steps
+    return int(min(max(round(guess), fails["m"] + 1), passes["m"] - 1))
+
+
+def _lost(point: dict[str, Any]) -> float:
+    """The part of the rows that does not come back, half a row at least."""
+    return max(1.0 - point["exact"], 0.5 / point["n_rows"])
+
+
+def _losses_allowed(n: int, target: float) -> float:
+    """The largest part of n rows that may be lost for the target to be reached with confidence."""
+    enough = wilson_interval(n, n)[0] >= target
+    lost = max(
+        (k for k in range(n + 1) if (wilson_interval(n - k, n)[0] if enough else 1 - k / n) >= target), default=0
+    )
+    return max(lost, 0.5) / n
+
+
+def _trainings_left(fails: dict[str, Any] | None, passes: dict[str, Any] | None) -> float:
+    """A guess for the bar: few once the answer lies between two points."""
+    return 2.0 if fails and passes else 3.0
 
 
 def _tells_nothing(learned: dict[str, Any], gaussian: dict[str, Any]) -> bool:

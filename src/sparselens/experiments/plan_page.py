@@ -16,9 +16,9 @@ def plan_page(plan: Plan, name: str) -> str:
             f"{name}: held-out rows that come back exactly (error at most 1e-10 for rows of unit norm) over the number "
             f"of measurements, with 95% confidence intervals; the dashed line is the target of {100 * plan.target:g}%.",
         ),
-        page.heading("The answer"),
+        page.heading(f"Measurements for {100 * plan.target:g}%"),
         page.table(
-            ["matrix", f"measurements for {100 * plan.target:g}%"],
+            ["matrix", "m"],
             [
                 ["learned (CertificateEncoder)", _number(answers[LEARNED])],
                 ["random (Gaussian)", _number(answers[GAUSSIAN])],

@@ -102,7 +102,8 @@ def plan_curve(
             mine = sorted((row for row in rows if row["encoder"] == label), key=lambda row: row["m"])
             m = [row["m"] for row in mine]
             style = style_of(label)
-            axis.plot(m, [100 * row["exact"] for row in mine], label=label, **style)
+            name = "learned (certificate training)" if label == "Certificate" else label
+            axis.plot(m, [100 * row["exact"] for row in mine], label=name, **style)
             low, high = ([100 * row[end] for row in mine] for end in ("low", "high"))
             axis.fill_between(m, low, high, color=style["color"], alpha=0.2, linewidth=0)
         axis.axhline(100 * target, color=THEMES[theme], linewidth=1, linestyle="--")
@@ -110,7 +111,7 @@ def plan_curve(
             if answer is not None:
                 axis.axvline(answer, color=style_of(label)["color"], linewidth=1, linestyle=":")
                 axis.annotate(
-                    f"m = {answer}", (answer, 4), rotation=90, ha="right", va="bottom", color=style_of(label)["color"]
+                    f"m = {answer}", (answer, 40), rotation=90, ha="right", va="bottom", color=style_of(label)["color"]
                 )
         axis.set(xlabel="measurements m", ylabel="held-out rows that come back (%)", ylim=(-3, 103))
         axis.legend(loc="lower right")
