@@ -140,7 +140,7 @@ def _text(answer: Plan, name: str, out: Path) -> str:
     cells = {(row["encoder"], row["m"]): row for row in answer.rows}
     for m in sorted({m for _, m in cells}):
         line = [_cell(cells.get((encoder, m))) for encoder in ("Gaussian", "Certificate")]
-        lines.append(f"{m:>6}  {line[0]:>22}  {line[1]:>22}")
+        lines.append(f"{m:>6}  {line[0]:>22}  {line[1]:>22}".rstrip())
     lines += ["", answer.summary()]
     learned = answer.answers["Certificate"]
     if answer.structure and learned in answer.models:
