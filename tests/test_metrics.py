@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import sparselens as sl
 from helpers import gaussian, sparse_rows
-from sparselens.metrics import exact_fraction, recovery_report, rmse, row_errors, support_f1
+from sparselens.metrics import exact_fraction, recovery_report, rmse, row_errors, support_f1, wilson_interval
 
 values = st.sampled_from([0.0, 0.0, 1.0, -2.0, 0.5, 1e-12])
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 6))
@@ -107,3 +107,17 @@ def test_a_report_can_be_a_row_of_a_table_or_a_sentence(decoded):
     assert report.as_dict()["exact"] == report.exact
     assert str(report).startswith("20 rows: ")
     assert f"RMSE {report.rmse:.3g}" in str(report)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 10), (7, 10), (10, 10), (991, 1000)])
+def test_the_wilson_interval_is_scipys(successes, n):
+    from scipy.stats import binomtest
+
+    expected = binomtest(successes, n).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(successes, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert wilson_interval(successes, n, confidence=0.99)[0] <= expected.low
+
+
+def test_a_fraction_of_nothing_has_no_interval():
+    with pytest.raises(ValueError, match="n be at least 1, got 0 of 0"):
+        wilson_interval(0, 0)

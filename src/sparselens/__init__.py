@@ -45,6 +45,9 @@ _PUBLIC = {
     "read_matrix": "sparselens.data",
     # models on disk
     "load": "sparselens.persist",
+    # how many measurements a file needs
+    "plan": "sparselens.experiments.plan",
+    "Plan": "sparselens.experiments.plan",
 }
 _MODULES = (
     "certificate",

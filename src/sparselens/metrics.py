@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,25 @@ def support_f1(X: Any, X_hat: Any, *, tol: float = 1e-9) -> float:
     both = np.asarray(truth.multiply(found).sum(axis=1), dtype=np.float64).ravel()
     total = np.asarray(truth.sum(axis=1) + found.sum(axis=1), dtype=np.float64).ravel()
     return float(np.mean(np.where(total > 0, 2 * both / np.maximum(total, 1), 1.0)))
+
+
+def wilson_interval(successes: int, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's confidence interval of a fraction: it holds near 0 and 1, where the usual one does not.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(99, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.946, 0.998)
+    """
+    if not 0 <= successes <= n or n < 1:
+        raise ValueError(f"successes must lie between 0 and n, and n be at least 1, got {successes} of {n}.")
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    p, shrink = successes / n, 1.0 / (1.0 + z * z / n)
+    centre = shrink * (p + z * z / (2 * n))
+    half = shrink * z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    # The ends are 0 and 1 themselves where no row or every row counts; rounding must not say otherwise.
+    return (0.0 if successes == 0 else centre - half), (1.0 if successes == n else centre + half)
 
 
 @dataclass(frozen=True)

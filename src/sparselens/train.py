@@ -55,6 +55,7 @@ class Task:
     n_rows: int
     remedies = "lower the learning rate, or clip the gradient (clip_norm=1.0)"
     graphable = False
+    identity: dict[str, Any] | None = None  # what `fingerprint` says unless a subclass writes its own
 
     def batches(self, order: torch.Tensor, bounds: list[int], generator: torch.Generator) -> Iterable[Any]:
         """Yield the rows ``order[bounds[i]:bounds[i + 1]]`` for each i; draw from `generator` and nowhere else."""
@@ -78,7 +79,7 @@ class Task:
 
     def fingerprint(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be resumed: parameters and a checksum of the data, as JSON."""
-        return {}
+        return self.identity or {}
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class Event:
     valid_loss: float | None  # None where this epoch was not validated
     best: float  # lowest validation score so far; infinity before the first
     seconds: float  # since this process began to train
+    progress: float = 0.0  # the part of the whole fit that is done, at least: an early stop ends it sooner
 
 
 @dataclass
@@ -206,7 +208,8 @@ def train(
             history.stopped_by = "max_epochs"
         if callback is not None:
             seconds = time.perf_counter() - began
-            event = Event(history.n_epochs, settings.max_epochs, train_loss, score, history.best, seconds)
+            part = history.n_epochs / settings.max_epochs
+            event = Event(history.n_epochs, settings.max_epochs, train_loss, score, history.best, seconds, part)
             if team.any(bool(callback(event))) and not history.stopped_by:
                 history.stopped_by = "callback"
         if checkpoint is not None and score is not None and team.rank == 0 and history.stopped_by != "callback":

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sparselens.cli.sources import PARTS, check_word, open_source
+
 app = typer.Typer(help="List data sets, look into one, or convert a file.", no_args_is_help=True)
 
 
@@ -60,46 +62,26 @@ def convert(
     import scipy.sparse as sp
 
     from sparselens._files import written_whole
-    from sparselens._validation import check_choice
 
     if out.suffix != ".npz":
         raise ValueError(f"{out} does not end in .npz: name the file to write with that ending.")
-    check_choice(part, "--part", ("train", "valid", "test", "all"))
-    loaded = _open(source)
-    if sp.issparse(loaded):
-        if part != "all":
-            raise ValueError(f"{source} is a file and has no parts: leave out --part.")
-        X = loaded
-    elif part == "all":
-        X = sp.vstack([loaded.train, loaded.valid, loaded.test], format="csr")
-    else:
-        X = getattr(loaded, part)
+    check_word(part, "--part", PARTS)
+    X = open_source(source).part(part)
     with written_whole(out) as draft:
         sp.save_npz(draft, X)
     typer.echo(f"{out}: {X.shape[0]:,} rows, {X.shape[1]:,} columns, {X.nnz:,} nonzeros")
 
 
-def _open(source: str) -> Any:
-    """A Dataset where the text is a known name, else the rows of that file."""
-    from sparselens.data import list_datasets, load_dataset, read_matrix
-
-    names = {info.name for info in list_datasets()}
-    if source not in names and Path(source).exists():
-        return read_matrix(source)
-    return load_dataset(source)  # its error names the closest data sets
-
-
 def _facts(source: str) -> dict[str, Any]:
     import numpy as np
-    import scipy.sparse as sp
 
-    loaded = _open(source)
-    X = loaded if sp.issparse(loaded) else loaded.train
+    loaded = open_source(source)
+    X = loaded.part(None if loaded.dataset is None else "train")
     nonzeros = np.diff(X.indptr)
     facts: dict[str, Any] = {"name": source}
-    if not sp.issparse(loaded):
-        facts |= {"rows": dict(zip(("train", "valid", "test"), loaded.sizes, strict=True))}
-        facts |= {"structure": str(loaded.sparsity or "none known"), "provenance": loaded.provenance}
+    if (known := loaded.dataset) is not None:
+        facts |= {"rows": dict(zip(("train", "valid", "test"), known.sizes, strict=True))}
+        facts |= {"structure": str(known.sparsity or "none known"), "provenance": known.provenance}
     else:
         facts |= {"rows": X.shape[0]}
     return facts | {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import warnings
+from typing import Any
 
 import typer
 
-from sparselens.cli import data, demo
-
-EXIT_DONE, EXIT_UNCERTIFIED, EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+from sparselens.cli import bench, codes, data, demo, evaluate, fit, inspect, plan
 
 app = typer.Typer(
     name="sparselens",
@@ -18,8 +19,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("plan")(plan.plan)
+app.command("fit")(fit.fit)
+app.command("evaluate")(evaluate.evaluate)
+app.command("inspect")(inspect.inspect)
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)
+app.command("bench")(bench.bench)
 
 
 def _version(value: bool) -> None:
@@ -40,21 +46,33 @@ def options(
 
 
 def main() -> None:
-    """Run a command; bad input ends with exit code 2 and one clear message; SPARSELENS_DEBUG=1 shows the traceback."""
-    from sparselens.recovery import SparselensError
-
+    """Run a command. Bad input ends with exit code 2 and one clear message; SPARSELENS_DEBUG=1 shows the traceback."""
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    warnings.showwarning = _show_warning
     try:
         app()
-    except (ValueError, TypeError, OSError) as error:
-        _complain(error, EXIT_BAD_INPUT)
-    except SparselensError as error:
-        _complain(error, EXIT_FAILED)
-    except KeyboardInterrupt:
-        _complain("stopped before the end; finished files are whole, others were not written.", EXIT_INTERRUPTED)
+    except codes.Interrupted as stop:
+        _say("stopped before the end; finished files are whole, others were not written.")
+        sys.exit(stop.code)
+    except BrokenPipeError:  # the reader has gone, as in `sparselens data list | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(codes.DONE)
+    except Exception as error:
+        if os.environ.get("SPARSELENS_DEBUG"):
+            raise
+        _say(codes.sentence_of(error))
+        sys.exit(codes.code_of(error))
 
 
-def _complain(error: BaseException | str, code: int) -> None:
-    if os.environ.get("SPARSELENS_DEBUG") and isinstance(error, BaseException):
-        raise error
-    typer.echo(f"sparselens: {error}", err=True)
-    sys.exit(code)
+def _interrupt(number: int, frame: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
+    raise codes.Interrupted(codes.INTERRUPTED if number == signal.SIGINT else codes.TERMINATED)
+
+
+def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
+    _say(f"warning: {message}")
+
+
+def _say(text: str) -> None:
+    typer.echo(f"sparselens: {text}", err=True)

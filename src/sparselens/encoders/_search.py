@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from sparselens._checkpoint import Checkpoint
 from sparselens._random import derive_rng, derive_seed
 from sparselens._validation import FloatArray
 from sparselens.encoders._certificate_task import CertificateTask, Columns, Judge, Recipe, decode_errors
@@ -30,7 +33,8 @@ RECIPES = (
 )
 RUNGS = ((1 / 8, 3), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _N_VALIDATIONS = 8  # in the last rung
-_GAIN = 0.01  # a rung that lowers neither the mean nor the best score of its recipes by this part is the last
+_GAIN = 0.01  # a rung that lowers neither the mean nor the best score of its recipes by this part is the last,
+_FAR = 0.5  # unless the best score is below this part of the Gaussian one: then there is structure, and longer helps
 _SIGMAS = 2.0  # a difference below this many standard errors is noise
 EARLY = "every validation row came back"
 
@@ -50,6 +54,10 @@ class Search:
         As in `CertificateEncoder`.
     seed : int
     callback : callable, optional
+    checkpoint : path, optional
+        Keeps the state of every training that has begun, a folder each; a search that was killed goes on from there.
+    identity : dict, optional
+        What must be equal for that: parameters and checksums of the rows, as JSON.
     """
 
     def __init__(
@@ -63,14 +71,18 @@ class Search:
         clip_norm: float,
         seed: int,
         callback: Callable[..., Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        identity: dict[str, Any] | None = None,
     ) -> None:
         self.judge, self.start, self.positive = judge, start, positive
+        self.checkpoint, self.identity = checkpoint, identity or {}
         self.max_steps, self.batch_size = max_steps, batch_size
         self.clip_norm, self.seed, self.callback = clip_norm, seed, callback
         self.gaussian = judge(start)
         self.A, self.score, self.recipe = start, self.gaussian, RECIPES[0]
         self.tried: list[dict[str, Any]] = []
         self.n_steps, self.stopped_by = 0, ""
+        self._planned = 1.0  # steps of all rungs
 
     def run(self, X: sp.csr_array, recipes: list[Recipe]) -> None:
         """Train on the supports of the rows of X that m measurements can bring back."""
@@ -86,6 +98,10 @@ class Search:
 
     def _halve(self, sampler: SupportSampler, recipes: list[Recipe]) -> None:
         live = [(np.inf, recipe, self.start) for recipe in recipes]
+        sizes = [len(recipes), *(n_left for _, n_left in RUNGS[:-1])]
+        rungs = zip(sizes, RUNGS, strict=True)
+        self._planned = sum(min(size, len(recipes)) * part for size, (part, n) in rungs if size > n or part == 1.0)
+        self._planned *= self.max_steps
         for part, n_left in RUNGS:
             if len(live) <= n_left and part < 1.0:
                 continue
@@ -97,7 +113,8 @@ class Search:
                 if self.stopped_by:
                     return
             before, after = ([one[0] for one in some] for some in (live, ended))
-            if all(f(after) > (1.0 - _GAIN) * f(before) for f in (np.mean, np.min)):
+            stuck = all(f(after) > (1.0 - _GAIN) * f(before) for f in (np.mean, np.min))
+            if stuck and np.min(after) > _FAR * self.gaussian.total:
                 return
             live = sorted(ended, key=lambda one: one[0])[:n_left]
 
@@ -126,17 +143,25 @@ class Search:
             clip_norm=self.clip_norm,
             seed=derive_seed(self.seed, role="batches", step=self.n_steps),
         )
-        history = train(task, settings, callback=self._told)
-        n_steps = history.n_epochs * task.n_rows // self.batch_size
+        steps = task.n_rows // self.batch_size  # of an epoch
+        keep = None
+        if self.checkpoint is not None:
+            task.identity = self.identity | {"training": task.recipe.as_dict(), "stage": len(self.tried)}
+            keep = Checkpoint(os.path.join(self.checkpoint, f"stage-{len(self.tried)}"))
+        history = train(task, settings, callback=lambda event: self._told(event, steps), checkpoint=keep)
+        n_steps = history.n_epochs * steps
         self.n_steps += n_steps
-        score, A = task.scores[history.best_epoch - 1], task.module.matrix()
+        A = task.module.matrix()
+        # A stage that went on from a checkpoint has not seen all its scores.
+        score = task.scores[history.best_epoch - 1] if len(task.scores) == history.n_epochs else self.judge(A)
         figures = {"n_steps": n_steps, "exact": score.exact, "rmse": score.rmse, "train_loss": history.train_loss[-1]}
         self.tried.append(task.recipe.as_dict() | figures)
         if score.total < self.score.total or score.total == 0.0:  # where both bring back all, the trained one has slack
             self.score, self.A, self.recipe = score, A, task.recipe
         return score.total, A
 
-    def _told(self, event: Event) -> bool:
+    def _told(self, event: Event, steps: int) -> bool:
+        event = replace(event, progress=min(1.0, (self.n_steps + event.epoch * steps) / self._planned))
         if self.callback is not None and self.callback(event):
             self.stopped_by = "callback"
         elif event.best <= 0.0:

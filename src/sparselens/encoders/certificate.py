@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from sparselens.encoders._certificate_task import Judge, Recipe
 from sparselens.encoders._search import RECIPES, Search
 from sparselens.encoders.base import LinearEncoder
 from sparselens.encoders.random import gaussian_matrix
+from sparselens.persist import rows_checksum
 from sparselens.train import Team, choose_device
 
 _MOST_VALID = 4096  # validation rows that are ever decoded
@@ -69,6 +71,9 @@ class CertificateEncoder(LinearEncoder):
     validation_fraction : float
         The part of X that is held out where `fit` gets no ``X_valid``: a permutation seeded by `random_state`.
     device : "auto", "cpu", "cuda" or "cuda:N"
+    checkpoint : path, optional
+        A folder that keeps the state of the training: `fit` with the same parameters and rows goes on from there after
+        a kill, and ends with the same bits.
     random_state : int, optional
         The same seed, machine and number of threads give the same bits on a CPU.
 
@@ -118,6 +123,7 @@ class CertificateEncoder(LinearEncoder):
         n_validation: int = 1024,
         validation_fraction: float = 0.2,
         device: str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -134,6 +140,7 @@ class CertificateEncoder(LinearEncoder):
         self.n_validation = n_validation
         self.validation_fraction = validation_fraction
         self.device = device
+        self.checkpoint = checkpoint
         self.random_state = random_state
 
     @property
@@ -171,9 +178,9 @@ class CertificateEncoder(LinearEncoder):
         self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
     ) -> FloatArray:
         recipes = self._recipes()
-        if self.random_state is None and Team.from_environment().size > 1:
+        if self.random_state is None and (self.checkpoint is not None or Team.from_environment().size > 1):
             raise ValueError(
-                "random_state is None, but a training that several processes share needs a seed: "
+                "random_state is None, but a training that is resumed or shared by several processes needs a seed: "
                 "pass random_state=0 or any other whole number."
             )
         seed = derive_seed(self.random_state, role="training")
@@ -189,11 +196,22 @@ class CertificateEncoder(LinearEncoder):
             clip_norm=check_positive_float(self.clip_norm, "clip_norm"),
             seed=seed,
             callback=callback,
+            checkpoint=self.checkpoint,
+            identity=self._identity(X, X_valid) if self.checkpoint is not None else None,
         )
         search.run(X, recipes)
         self.history_, self.recipe_ = search.history, search.recipe.as_dict()
         A, self.structure_found_, self.report_ = search.verdict()
         return A
+
+    def _identity(self, X: sp.csr_array, X_valid: sp.csr_array) -> dict[str, Any]:
+        """What a checkpoint must agree with to be resumed."""
+        return {
+            "class": type(self).__name__,
+            "params": {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "device")},
+            "training rows": rows_checksum(X),
+            "validation rows": rows_checksum(X_valid),
+        }
 
     def _recipes(self) -> list[Recipe]:
         """What to try: the table, with what the user has fixed in the place of its values."""

@@ -32,6 +32,8 @@ th, td { padding: .35rem .4rem; border-bottom: 1px solid var(--line); text-align
 th:first-child, td:first-child { text-align: left; }
 th { color: var(--soft); font-weight: 600; }
 td.good { font-weight: 700; }
+table.facts td { text-align: left; white-space: normal; vertical-align: top; }
+table.facts td:first-child { color: var(--soft); width: 10rem; }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8rem; overflow-x: auto; }
 """
@@ -68,6 +70,12 @@ def figure(draw: Callable[[str], Any], caption: str) -> str:
         f'<figure role="img" aria-label="{html.escape(caption)}"><div class="only-light">{light}</div>'
         f'<div class="only-dark">{dark}</div><figcaption>{html.escape(caption)}</figcaption></figure>'
     )
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values, one pair a line; long values wrap."""
+    lines = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>" for name, value in pairs)
+    return f'<table class="facts"><tbody>{lines}</tbody></table>'
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, good: Callable[[str], bool] | None = None) -> str:

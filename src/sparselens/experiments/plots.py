@@ -92,6 +92,85 @@ def vectors(panels: Sequence[tuple[str, Sequence[tuple[int, float]]]], d: int, *
         return figure
 
 
+def plan_curve(
+    rows: Sequence[dict[str, Any]], target: float, answers: dict[str, int | None], *, theme: str = "light"
+) -> Any:
+    """Exact fraction with its confidence interval against m for each encoder, the target, and the answers."""
+    with themed(theme) as plt:
+        figure, axis = plt.subplots(figsize=(9.6, 4.2), layout="constrained")
+        for label in dict.fromkeys(row["encoder"] for row in rows):
+            mine = sorted((row for row in rows if row["encoder"] == label), key=lambda row: row["m"])
+            m = [row["m"] for row in mine]
+            style = style_of(label)
+            name = "learned (certificate training)" if label == "Certificate" else label
+            axis.plot(m, [100 * row["exact"] for row in mine], label=name, **style)
+            low, high = ([100 * row[end] for row in mine] for end in ("low", "high"))
+            axis.fill_between(m, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        axis.axhline(100 * target, color=THEMES[theme], linewidth=1, linestyle="--")
+        for label, answer in answers.items():
+            if answer is not None:
+                axis.axvline(answer, color=style_of(label)["color"], linewidth=1, linestyle=":")
+                axis.annotate(
+                    f"m = {answer}", (answer, 40), rotation=90, ha="right", va="bottom", color=style_of(label)["color"]
+                )
+        axis.set(xlabel="measurements m", ylabel="held-out rows that come back (%)", ylim=(-3, 103))
+        axis.legend(loc="lower right")
+        plt.close(figure)
+        return figure
+
+
+def matrix_picture(facts: dict[str, Any], *, theme: str = "light") -> Any:
+    """A measurement matrix as in the paper's toy figure: its entries (above), the norms of its columns (below)."""
+    with themed(theme) as plt:
+        figure, (upper, lower) = plt.subplots(
+            2, 1, figsize=(9.6, 4.4), layout="constrained", height_ratios=(3, 2), sharex=True
+        )
+        heat, d = facts["heat"], facts["d"]
+        largest = max(abs(value) for row in heat for value in row) or 1.0
+        image = upper.imshow(
+            heat,
+            aspect="auto",
+            cmap="RdBu_r",
+            vmin=-largest,
+            vmax=largest,
+            interpolation="nearest",
+            extent=(0, d, facts["m"], 0),
+        )
+        upper.grid(False)
+        upper.set_ylabel("measurement")
+        figure.colorbar(image, ax=upper, pad=0.01)
+        width = d / len(facts["norms"])
+        lower.stairs(facts["norms"], [i * width for i in range(len(facts["norms"]) + 1)], color="#0072B2", fill=True)
+        lower.set(xlabel="column", ylabel="norm of the column", ylim=(0, None))
+        plt.close(figure)
+        return figure
+
+
+def spectrum(facts: dict[str, Any], *, theme: str = "light") -> Any:
+    """The singular values of a measurement matrix."""
+    with themed(theme) as plt:
+        figure, axis = plt.subplots(figsize=(9.6, 2.8), layout="constrained")
+        values = facts["singular_values"]
+        axis.plot(range(1, len(values) + 1), values, color="#0072B2", marker="o", markersize=3)
+        axis.set(xlabel="index", ylabel="singular value", ylim=(0, None))
+        plt.close(figure)
+        return figure
+
+
+def training_curve(history: dict[str, Any], *, theme: str = "light") -> Any:
+    """Training and validation loss over the epochs."""
+    with themed(theme) as plt:
+        figure, axis = plt.subplots(figsize=(9.6, 3.0), layout="constrained")
+        axis.plot(history["epoch"], history["train_loss"], color="#8A8A8A", label="training")
+        axis.plot(history["epoch"], history["valid_loss"], color="#D55E00", label="validation")
+        axis.set(xlabel="epoch", ylabel="loss")
+        if min([*history["train_loss"], *history["valid_loss"]]) > 0:
+            axis.set_yscale("log")
+        axis.legend()
+        plt.close(figure)
+        return figure
+
+
 def svg(figure: Any) -> str:
     """The figure as an <svg> element that can stand inside a page."""
     buffer = io.StringIO()

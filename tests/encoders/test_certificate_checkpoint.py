@@ -1,0 +1,64 @@
+"""A killed certificate training goes on where it was, and tells how far it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers import sparse_rows
+from sparselens.encoders.certificate import CertificateEncoder
+from sparselens.recovery import CheckpointError
+
+SETTINGS = {"max_steps": 64, "batch_size": 16, "device": "cpu", "random_state": 0}
+
+
+class KilledError(Exception):
+    """Stands for a kill."""
+
+
+def kill_at(n):
+    events = []
+
+    def told(event):
+        events.append(event)
+        if len(events) == n:
+            raise KilledError
+
+    return told
+
+
+@pytest.mark.parametrize("n", [3, 9, 14])  # in the first rung, in the second, in the last one
+def test_a_killed_search_goes_on_and_ends_with_the_same_bits(tmp_path, n):
+    X = sparse_rows(120, 30, 4, seed=0)
+    whole = CertificateEncoder(8, **SETTINGS).fit(X)
+    with pytest.raises(KilledError):
+        CertificateEncoder(8, checkpoint=tmp_path, **SETTINGS).fit(X, callback=kill_at(n))
+    told = []
+    resumed = CertificateEncoder(8, checkpoint=tmp_path, **SETTINGS).fit(X, callback=told.append)
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+    assert resumed.history_ == whole.history_
+    assert resumed.report_ == whole.report_
+    everything = []
+    CertificateEncoder(8, **SETTINGS).fit(X, callback=everything.append)
+    assert len(told) < len(everything)  # what was done before the kill was not done again
+
+
+def test_a_checkpoint_of_other_rows_is_refused(tmp_path):
+    CertificateEncoder(8, checkpoint=tmp_path, **SETTINGS).fit(sparse_rows(120, 30, 4, seed=0))
+    with pytest.raises(CheckpointError, match=r"other parameters or data \(task.training rows was"):
+        CertificateEncoder(8, checkpoint=tmp_path, **SETTINGS).fit(sparse_rows(120, 30, 4, seed=1))
+
+
+def test_a_checkpoint_needs_a_seed(tmp_path):
+    with pytest.raises(ValueError, match="random_state is None, but a training that is resumed"):
+        CertificateEncoder(8, checkpoint=tmp_path).fit(sparse_rows(20, 30, 4, seed=0))
+
+
+def test_the_part_that_is_done_grows_to_one():
+    parts = []
+    CertificateEncoder(8, **SETTINGS).fit(
+        sparse_rows(120, 30, 4, seed=0), callback=lambda event: parts.append(event.progress)
+    )
+    assert parts == sorted(parts)
+    assert 0 < parts[0] < 0.1
+    assert parts[-1] == 1.0
