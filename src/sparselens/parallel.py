@@ -1,15 +1,23 @@
-"""Rows over processes, in order, without oversubscribing the processor."""
+"""Blocks of rows over processes or over a Dask cluster, in order, without oversubscribing the processor."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
-from sparselens._validation import check_count
+from sparselens._validation import check_choice, check_count
+from sparselens.recovery import ClusterError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+ENGINES = ("processes", "dask")
+_AHEAD = 3  # blocks that wait or run for each worker: enough to keep it busy, few enough to hold in memory
+_PATIENCE = 30  # seconds to wait for a cluster that does not answer
 
 
 def count_jobs(n_jobs: int | None) -> int:
@@ -27,26 +35,125 @@ def count_jobs(n_jobs: int | None) -> int:
     return check_count(n_jobs, "n_jobs")
 
 
-def map_in_order(function: Callable[[Item], Result], items: Sequence[Item], *, n_jobs: int) -> Iterator[Result]:
-    """Yield ``function(item)`` for each item, in order, from `n_jobs` processes with one BLAS thread each.
+def map_in_order(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    n_jobs: int = 1,
+    engine: str = "processes",
+    scheduler: str | None = None,
+) -> Iterator[Result]:
+    """Yield ``function(item)`` for each item, in order, from processes with one BLAS thread each.
 
-    The function travels to a process once for each item, so it should be small, or hold its large arrays as
-    something that joblib maps into memory (numpy arrays above a megabyte are).
+    Items are taken as they are needed, so that memory holds a few of them for each process.
+
+    Parameters
+    ----------
+    function : callable
+        It travels to a process once for each item, so it should be small, or hold its large arrays as something that
+        joblib maps into memory (numpy arrays above a megabyte are). Over Dask it travels once to each worker.
+    items : iterable
+    n_jobs : int
+        Processes of this machine; with one, nothing is started.
+    engine : "processes" or "dask"
+    scheduler : str, optional
+        The address of a Dask scheduler, such as ``tcp://host:8786``. Its workers need sparselens installed.
+
+    Examples
+    --------
+    >>> list(map_in_order(abs, [-2, 3]))
+    [2, 3]
     """
+    check_choice(engine, "engine", ENGINES)
+    if engine == "dask":
+        return _map_dask(function, items, scheduler)
+    if scheduler is not None:
+        raise ValueError(f"scheduler={scheduler!r} belongs to engine='dask': pass both, or leave it out.")
+    n_jobs = count_jobs(n_jobs)
+    return map(function, items) if n_jobs == 1 else _map_processes(function, items, n_jobs)
+
+
+def _map_processes(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config(backend="loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(
+        yield from Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1, pre_dispatch=_AHEAD * n_jobs)(
             delayed(function)(item) for item in items
         )
 
 
-_bound: dict[str, Any] = {}  # one decoder a process, kept between blocks
+def _map_dask(function: Callable[[Item], Result], items: Iterable[Item], scheduler: str | None) -> Iterator[Result]:
+    if not scheduler:
+        raise ValueError("engine='dask' needs scheduler=, the address of a Dask scheduler such as tcp://host:8786.")
+    try:
+        import distributed
+    except ImportError:
+        raise ImportError("engine='dask' needs Dask: pip install 'sparselens[dask]'.") from None
+    return _map_client(distributed, function, items, scheduler)
+
+
+def _map_client(
+    distributed: Any, function: Callable[[Item], Result], items: Iterable[Item], scheduler: str
+) -> Iterator[Result]:
+    import warnings
+
+    try:
+        client = distributed.Client(scheduler, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ClusterError(
+            f"no Dask scheduler answers at {scheduler} ({type(error).__name__}): start one with 'dask scheduler', and "
+            "check the address."
+        ) from None
+    with client, warnings.catch_warnings():
+        # A block of measurements in a task is meant: a task that carries its rows can be run again anywhere, so that
+        # a worker that dies takes nothing with it. The same goes for the function, a task of its own.
+        warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
+        client.wait_for_workers(1, timeout=_PATIENCE)
+        shared = client.submit(_same, function, pure=False)
+        waiting: deque[Any] = deque()
+        for item in items:
+            waiting.append(client.submit(_call, shared, item, pure=False, retries=2))
+            if len(waiting) >= max(2, _AHEAD * sum(client.nthreads().values())):
+                yield _result(waiting.popleft(), distributed)
+        while waiting:
+            yield _result(waiting.popleft(), distributed)
+
+
+def _result(future: Any, distributed: Any) -> Any:
+    try:
+        return future.result()
+    except (distributed.scheduler.KilledWorker, distributed.client.FutureCancelledError) as error:
+        raise ClusterError(
+            f"the cluster lost a block of rows ({type(error).__name__}): its workers died again and again; give them "
+            "more memory, or fewer rows at once."
+        ) from None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _call(function: Callable[[Any], Any], item: Any) -> Any:
+    return function(item)
+
+
+_made: dict[str, Callable[[Any], Any]] = {}  # one function a process, kept between blocks
+_one_at_a_time = threading.Lock()  # solvers reuse their buffers: threads of one process take turns
+
+
+def call_in_worker(key: str, make: Callable[[], Callable[[Any], Any]], item: Any) -> Any:
+    """``make()(item)``, where `make` is called when the process first meets the key."""
+    with _one_at_a_time:
+        if key not in _made:
+            _made.clear()  # a process serves one matrix at a time
+            _made[key] = make()
+        return _made[key](item)
 
 
 def decode_in_worker(key: str, make: Callable[[], Any], Y: Any) -> Any:
     """Decode a block with the decoder of this process; it is bound when the process first meets its key."""
-    if key not in _bound:
-        _bound.clear()  # a process serves one matrix at a time
-        _bound[key] = make()
-    return _bound[key]._decode_checked(Y)
+    return call_in_worker(key, partial(_decoding, make), Y)
+
+
+def _decoding(make: Callable[[], Any]) -> Callable[[Any], Any]:
+    return make()._decode_checked

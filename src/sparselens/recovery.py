@@ -14,10 +14,12 @@ from sparselens._validation import FloatArray
 
 __all__ = [
     "CheckpointError",
+    "ClusterError",
     "ConditionWarning",
     "CorruptFileError",
     "DataNotFoundError",
     "NotBoundError",
+    "OutputError",
     "Recovery",
     "SparselensError",
     "Status",
@@ -42,6 +44,14 @@ class DataNotFoundError(SparselensError, FileNotFoundError):
 
 class CorruptFileError(SparselensError, ValueError):
     """A file exists but does not hold what its name and format promise."""
+
+
+class OutputError(SparselensError):
+    """A file could not be written to its end, for want of room; what was there before is untouched."""
+
+
+class ClusterError(SparselensError):
+    """A cluster did not answer, or lost its workers again and again."""
 
 
 class CheckpointError(SparselensError):

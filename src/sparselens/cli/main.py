@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from sparselens.cli import data, demo
+from sparselens.cli import data, demo, encode
 
 EXIT_DONE, EXIT_UNCERTIFIED, EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)
+app.command("encode")(encode.encode)
+app.command("decode")(encode.decode)
 
 
 def _version(value: bool) -> None:

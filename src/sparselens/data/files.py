@@ -61,14 +61,15 @@ def read_matrix(path: str | os.PathLike[str], *, format: str | None = None) -> s
            [0., 1., 0.]])
     """
     path = existing_file(path)
-    kind = _detect(path) if format is None else check_choice(format, "format", FORMATS)
+    kind = detect_format(path) if format is None else check_choice(format, "format", FORMATS)
     if kind in ("npz", "npy") and path.suffix.lower() in COMPRESSED:
         raise ValueError(f"{path}: a compressed {kind} file is not read: unpack it first.")
     matrix = _READERS[kind](path)
     return check_rows(matrix, name=str(path))
 
 
-def _detect(path: Path) -> str:
+def detect_format(path: Path) -> str:
+    """The format that the name, or else the first bytes, of a file tell."""
     name = Path(path.name)
     if name.suffix.lower() in COMPRESSED:
         name = name.with_suffix("")
