@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from sparselens._validation import check_choice, check_count
-from sparselens.recovery import ClusterError
+from sparselens.recovery import ClusterError, MissingLibraryError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ENGINES = ("processes", "dask")
 _AHEAD = 3  # blocks that wait or run for each worker: enough to keep it busy, few enough to hold in memory
+_IDLE = 300  # seconds after which a process that has nothing to do ends
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 _PATIENCE = 30  # seconds to wait for a cluster that does not answer
 
 
@@ -50,8 +56,7 @@ def map_in_order(
     Parameters
     ----------
     function : callable
-        It travels to a process once for each item, so it should be small, or hold its large arrays as something that
-        joblib maps into memory (numpy arrays above a megabyte are). Over Dask it travels once to each worker.
+        It travels once to each process or worker, however many items there are.
     items : iterable
     n_jobs : int
         Processes of this machine; with one, nothing is started.
@@ -74,12 +79,43 @@ def map_in_order(
 
 
 def _map_processes(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
-    from joblib import Parallel, delayed, parallel_config
+    # loky's processes stay alive between calls, and need no guard in a user's script. joblib.Parallel would do but for
+    # one thing: it runs ahead of a consumer that is slower than the processes, and memory grows with the stream.
+    from concurrent.futures import BrokenExecutor
 
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1, pre_dispatch=_AHEAD * n_jobs)(
-            delayed(function)(item) for item in items
-        )
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.backend.reduction import dumps
+
+    executor = get_reusable_executor(max_workers=n_jobs, timeout=_IDLE, env=_ONE_THREAD)
+    waiting: deque[Any] = deque()
+    with TemporaryDirectory(prefix="sparselens-") as folder:
+        stored = Path(folder) / uuid4().hex
+        stored.write_bytes(dumps(function))
+        try:
+            for item in items:
+                waiting.append(executor.submit(_call_stored, str(stored), item))
+                if len(waiting) >= _AHEAD * n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenExecutor:
+            raise ClusterError(
+                f"one of {n_jobs} processes was killed, most likely for want of memory: use fewer processes, or fewer "
+                "rows at once."
+            ) from None
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+_functions: dict[str, Callable[[Any], Any]] = {}  # the one function of this process, by the file it came in
+
+
+def _call_stored(path: str, item: Any) -> Any:
+    if path not in _functions:
+        _functions.clear()
+        _functions[path] = pickle.loads(Path(path).read_bytes())  # written by the process that started this one
+    return _functions[path](item)
 
 
 def _map_dask(function: Callable[[Item], Result], items: Iterable[Item], scheduler: str | None) -> Iterator[Result]:
@@ -88,7 +124,7 @@ def _map_dask(function: Callable[[Item], Result], items: Iterable[Item], schedul
     try:
         import distributed
     except ImportError:
-        raise ImportError("engine='dask' needs Dask: pip install 'sparselens[dask]'.") from None
+        raise MissingLibraryError("engine='dask' needs Dask: pip install 'sparselens[dask]'.") from None
     return _map_client(distributed, function, items, scheduler)
 
 
@@ -108,7 +144,12 @@ def _map_client(
         # A block of measurements in a task is meant: a task that carries its rows can be run again anywhere, so that
         # a worker that dies takes nothing with it. The same goes for the function, a task of its own.
         warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
-        client.wait_for_workers(1, timeout=_PATIENCE)
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise ClusterError(
+                f"the Dask scheduler at {scheduler} has no workers: start some with 'dask worker'."
+            ) from None
         shared = client.submit(_same, function, pure=False)
         waiting: deque[Any] = deque()
         for item in items:

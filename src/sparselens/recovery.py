@@ -18,6 +18,7 @@ __all__ = [
     "ConditionWarning",
     "CorruptFileError",
     "DataNotFoundError",
+    "MissingLibraryError",
     "NotBoundError",
     "OutputError",
     "Recovery",
@@ -51,7 +52,11 @@ class OutputError(SparselensError):
 
 
 class ClusterError(SparselensError):
-    """A cluster did not answer, or lost its workers again and again."""
+    """A cluster did not answer, or processes died with rows that they were given."""
+
+
+class MissingLibraryError(SparselensError, ImportError):
+    """Something needs a library that is not installed; the message says how to install it."""
 
 
 class CheckpointError(SparselensError):
