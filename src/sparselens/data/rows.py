@@ -32,8 +32,8 @@ class Rows(Protocol):
 def open_rows(path: str | os.PathLike[str], *, format: str | None = None, n_features: int | None = None) -> Rows:  # noqa: A002 - as in numpy
     """Open a file of sparse rows to be read in blocks.
 
-    CSR `.npz` files (also compressed ones), dense `.npy` and `.npz` files, svmlight and XMC text are read in pieces;
-    other formats are read whole first.
+    CSR `.npz` files (also compressed ones), dense `.npy` and `.npz` files, `.h5ad` files, svmlight and XMC text are
+    read in pieces; other formats are read whole first.
 
     Parameters
     ----------
@@ -67,6 +67,12 @@ def open_rows(path: str | os.PathLike[str], *, format: str | None = None, n_feat
             dense = DenseFile(path, None)
             if not dense.fortran_order:
                 return dense
+        if kind == "h5ad":
+            from sparselens.data.hdf import H5adRows
+
+            cells = H5adRows(path)
+            if cells.by_rows:
+                return cells
         if kind == "xmc":
             return XmcRows(path)
         if kind == "svmlight":
