@@ -34,6 +34,9 @@ _PUBLIC = {
     "recovery_report": "sparselens.metrics",
     "encode_lossless": "sparselens.lossless",
     "decode_lossless": "sparselens.lossless",
+    # whole files
+    "encode_file": "sparselens.filejobs",
+    "decode_file": "sparselens.filejobs",
     # sparsity models
     "Sparse": "sparselens.sparsity",
     "BlockSparse": "sparselens.sparsity",

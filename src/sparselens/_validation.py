@@ -23,9 +23,17 @@ _SHOWN = 3  # how many offending rows an error names
 
 
 def check_rows(
-    X: Any, *, name: str = "X", nonnegative: bool = False, n_features: int | None = None, min_rows: int = 1
+    X: Any,
+    *,
+    name: str = "X",
+    nonnegative: bool = False,
+    n_features: int | None = None,
+    min_rows: int = 1,
+    first_row: int = 0,
 ) -> sp.csr_array:
     """Return X as a canonical float64 CSR array of sparse rows, or raise an error that says what to mend.
+
+    `first_row` is the number of X's first row in what the user passed, for the messages about a block of it.
 
     Examples
     --------
@@ -52,13 +60,15 @@ def check_rows(
     out = canonical_csr(X)
     bad = ~np.isfinite(out.data)
     if bad.any():
-        raise ValueError(f"{name} holds NaN or infinity in {_rows_of(out, bad)}: remove or replace these values first.")
+        raise ValueError(
+            f"{name} holds NaN or infinity in {_rows_of(out, bad, first_row)}: remove or replace these values first."
+        )
     if nonnegative:
         bad = out.data < 0
         if bad.any():
             raise ValueError(
-                f"{name} holds negative values in {_rows_of(out, bad)} (smallest {out.data.min():.3g}) but must be "
-                "nonnegative: Negative values in data passed to a nonnegative model cannot come back; "
+                f"{name} holds negative values in {_rows_of(out, bad, first_row)} (smallest {out.data.min():.3g}) "
+                "but must be nonnegative: Negative values in data passed to a nonnegative model cannot come back; "
                 "use positive=False where the class offers it, or shift the data."
             )
     return out
@@ -200,9 +210,9 @@ def _check_two_dimensional(X: Any, name: str) -> None:
         )
 
 
-def _rows_of(X: sp.csr_array, bad: np.ndarray) -> str:
+def _rows_of(X: sp.csr_array, bad: np.ndarray, first_row: int) -> str:
     rows = np.unique(np.searchsorted(X.indptr, np.flatnonzero(bad), side="right") - 1)
-    return _name_rows(rows)
+    return _name_rows(rows + first_row)
 
 
 def _name_rows(rows: np.ndarray) -> str:

@@ -78,7 +78,7 @@ class Packed:
         )
 
 
-def encode_lossless(enc: Any, X: Any) -> Packed:
+def encode_lossless(enc: Any, X: Any, *, decoder: L1Decoder | None = None) -> Packed:
     """Encode every row so that `decode_lossless` gives back every one of them.
 
     Parameters
@@ -86,6 +86,8 @@ def encode_lossless(enc: Any, X: Any) -> Packed:
     enc : fitted linear encoder
         Whose `decoder()` is ℓ1 minimisation.
     X : array or sparse matrix of shape (n, d)
+    decoder : L1Decoder, optional
+        What ``enc.decoder()`` gave, where many blocks of rows are encoded one after the other.
 
     Returns
     -------
@@ -100,7 +102,7 @@ def encode_lossless(enc: Any, X: Any) -> Packed:
     True
     """
     rows = check_rows(X)
-    decoder = enc.decoder()
+    decoder = enc.decoder() if decoder is None else decoder
     if not isinstance(decoder, L1Decoder):
         raise TypeError(
             f"encode_lossless needs an encoder that decodes by ℓ1 minimisation, got {type(enc).__name__}: "
@@ -125,9 +127,13 @@ def encode_lossless(enc: Any, X: Any) -> Packed:
     )
 
 
-def decode_lossless(packed: Packed) -> sp.csr_array:
-    """The rows that were encoded, in their order, as CSR."""
-    decoder = L1Decoder(positive=packed.positive).bind(packed.A)
+def decode_lossless(packed: Packed, *, decoder: L1Decoder | None = None) -> sp.csr_array:
+    """The rows that were encoded, in their order, as CSR.
+
+    `decoder` is one that is bound to ``packed.A`` already, where many blocks are decoded one after the other.
+    """
+    if decoder is None:
+        decoder = L1Decoder(positive=packed.positive).bind(packed.A)
     values = np.zeros(len(packed.measured))
     values[packed.codes == _ONE_VALUE] = packed.values
     found = _made_exact(decoder.decode(packed.Y, keep_dual=False).x, packed.codes, values)

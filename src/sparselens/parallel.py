@@ -1,15 +1,29 @@
-"""Rows over processes, in order, without oversubscribing the processor."""
+"""Blocks of rows over processes or over a Dask cluster, in order, without oversubscribing the processor."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
+from uuid import uuid4
 
-from sparselens._validation import check_count
+from sparselens._validation import check_choice, check_count
+from sparselens.recovery import ClusterError, MissingLibraryError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+ENGINES = ("processes", "dask")
+_AHEAD = 3  # blocks that wait or run for each worker: enough to keep it busy, few enough to hold in memory
+_IDLE = 300  # seconds after which a process that has nothing to do ends
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+_PATIENCE = 30  # seconds to wait for a cluster that does not answer
 
 
 def count_jobs(n_jobs: int | None) -> int:
@@ -27,26 +41,160 @@ def count_jobs(n_jobs: int | None) -> int:
     return check_count(n_jobs, "n_jobs")
 
 
-def map_in_order(function: Callable[[Item], Result], items: Sequence[Item], *, n_jobs: int) -> Iterator[Result]:
-    """Yield ``function(item)`` for each item, in order, from `n_jobs` processes with one BLAS thread each.
+def map_in_order(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    n_jobs: int = 1,
+    engine: str = "processes",
+    scheduler: str | None = None,
+) -> Iterator[Result]:
+    """Yield ``function(item)`` for each item, in order, from processes with one BLAS thread each.
 
-    The function travels to a process once for each item, so it should be small, or hold its large arrays as
-    something that joblib maps into memory (numpy arrays above a megabyte are).
+    Items are taken as they are needed, so that memory holds a few of them for each process.
+
+    Parameters
+    ----------
+    function : callable
+        It travels once to each process or worker, however many items there are.
+    items : iterable
+    n_jobs : int
+        Processes of this machine; with one, nothing is started.
+    engine : "processes" or "dask"
+    scheduler : str, optional
+        The address of a Dask scheduler, such as ``tcp://host:8786``. Its workers need sparselens installed.
+
+    Examples
+    --------
+    >>> list(map_in_order(abs, [-2, 3]))
+    [2, 3]
     """
-    from joblib import Parallel, delayed, parallel_config
+    check_choice(engine, "engine", ENGINES)
+    if engine == "dask":
+        return _map_dask(function, items, scheduler)
+    if scheduler is not None:
+        raise ValueError(f"scheduler={scheduler!r} belongs to engine='dask': pass both, or leave it out.")
+    n_jobs = count_jobs(n_jobs)
+    return map(function, items) if n_jobs == 1 else _map_processes(function, items, n_jobs)
 
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(
-            delayed(function)(item) for item in items
-        )
+
+def _map_processes(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int) -> Iterator[Result]:
+    # loky's processes stay alive between calls, and need no guard in a user's script. joblib.Parallel would do but for
+    # one thing: it runs ahead of a consumer that is slower than the processes, and memory grows with the stream.
+    from concurrent.futures import BrokenExecutor
+
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.backend.reduction import dumps
+
+    executor = get_reusable_executor(max_workers=n_jobs, timeout=_IDLE, env=_ONE_THREAD)
+    waiting: deque[Any] = deque()
+    with TemporaryDirectory(prefix="sparselens-") as folder:
+        stored = Path(folder) / uuid4().hex
+        stored.write_bytes(dumps(function))
+        try:
+            for item in items:
+                waiting.append(executor.submit(_call_stored, str(stored), item))
+                if len(waiting) >= _AHEAD * n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenExecutor:
+            raise ClusterError(
+                f"one of {n_jobs} processes was killed, most likely for want of memory: use fewer processes, or fewer "
+                "rows at once."
+            ) from None
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
-_bound: dict[str, Any] = {}  # one decoder a process, kept between blocks
+_functions: dict[str, Callable[[Any], Any]] = {}  # the one function of this process, by the file it came in
+
+
+def _call_stored(path: str, item: Any) -> Any:
+    if path not in _functions:
+        _functions.clear()
+        _functions[path] = pickle.loads(Path(path).read_bytes())  # written by the process that started this one
+    return _functions[path](item)
+
+
+def _map_dask(function: Callable[[Item], Result], items: Iterable[Item], scheduler: str | None) -> Iterator[Result]:
+    if not scheduler:
+        raise ValueError("engine='dask' needs scheduler=, the address of a Dask scheduler such as tcp://host:8786.")
+    try:
+        import distributed
+    except ImportError:
+        raise MissingLibraryError("engine='dask' needs Dask: pip install 'sparselens[dask]'.") from None
+    return _map_client(distributed, function, items, scheduler)
+
+
+def _map_client(
+    distributed: Any, function: Callable[[Item], Result], items: Iterable[Item], scheduler: str
+) -> Iterator[Result]:
+    import warnings
+
+    try:
+        client = distributed.Client(scheduler, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ClusterError(
+            f"no Dask scheduler answers at {scheduler} ({type(error).__name__}): start one with 'dask scheduler', and "
+            "check the address."
+        ) from None
+    with client, warnings.catch_warnings():
+        # A block of measurements in a task is meant: a task that carries its rows can be run again anywhere, so that
+        # a worker that dies takes nothing with it. The same goes for the function, a task of its own.
+        warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise ClusterError(
+                f"the Dask scheduler at {scheduler} has no workers: start some with 'dask worker'."
+            ) from None
+        shared = client.submit(_same, function, pure=False)
+        waiting: deque[Any] = deque()
+        for item in items:
+            waiting.append(client.submit(_call, shared, item, pure=False, retries=2))
+            if len(waiting) >= max(2, _AHEAD * sum(client.nthreads().values())):
+                yield _result(waiting.popleft(), distributed)
+        while waiting:
+            yield _result(waiting.popleft(), distributed)
+
+
+def _result(future: Any, distributed: Any) -> Any:
+    try:
+        return future.result()
+    except (distributed.scheduler.KilledWorker, distributed.client.FutureCancelledError) as error:
+        raise ClusterError(
+            f"the cluster lost a block of rows ({type(error).__name__}): its workers died again and again; give them "
+            "more memory, or fewer rows at once."
+        ) from None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _call(function: Callable[[Any], Any], item: Any) -> Any:
+    return function(item)
+
+
+_made: dict[str, Callable[[Any], Any]] = {}  # one function a process, kept between blocks
+_one_at_a_time = threading.Lock()  # solvers reuse their buffers: threads of one process take turns
+
+
+def call_in_worker(key: str, make: Callable[[], Callable[[Any], Any]], item: Any) -> Any:
+    """``make()(item)``, where `make` is called when the process first meets the key."""
+    with _one_at_a_time:
+        if key not in _made:
+            _made.clear()  # a process serves one matrix at a time
+            _made[key] = make()
+        return _made[key](item)
 
 
 def decode_in_worker(key: str, make: Callable[[], Any], Y: Any) -> Any:
     """Decode a block with the decoder of this process; it is bound when the process first meets its key."""
-    if key not in _bound:
-        _bound.clear()  # a process serves one matrix at a time
-        _bound[key] = make()
-    return _bound[key]._decode_checked(Y)
+    return call_in_worker(key, partial(_decoding, make), Y)
+
+
+def _decoding(make: Callable[[], Any]) -> Callable[[Any], Any]:
+    return make()._decode_checked

@@ -218,6 +218,15 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return manifest
 
 
+def fingerprint(model: Any) -> str:
+    """sha256 of a fitted model's arrays: the same in memory and after loading, whatever metrics were added to it."""
+    digest = hashlib.sha256(type(model).__name__.encode())
+    for name, value in sorted(model._fitted_arrays().items()):
+        digest.update(f"{name} {value.dtype.str} {value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).data)
+    return digest.hexdigest()
+
+
 def rows_checksum(X: sp.csr_array) -> str:
     """sha256 of canonical CSR rows: the same for the same numbers, whatever container they came in."""
     digest = hashlib.sha256(np.array(X.shape, dtype="<i8").tobytes())

@@ -14,10 +14,13 @@ from sparselens._validation import FloatArray
 
 __all__ = [
     "CheckpointError",
+    "ClusterError",
     "ConditionWarning",
     "CorruptFileError",
     "DataNotFoundError",
+    "MissingLibraryError",
     "NotBoundError",
+    "OutputError",
     "Recovery",
     "SparselensError",
     "Status",
@@ -42,6 +45,18 @@ class DataNotFoundError(SparselensError, FileNotFoundError):
 
 class CorruptFileError(SparselensError, ValueError):
     """A file exists but does not hold what its name and format promise."""
+
+
+class OutputError(SparselensError):
+    """A file could not be written to its end, for want of room; what was there before is untouched."""
+
+
+class ClusterError(SparselensError):
+    """A cluster did not answer, or processes died with rows that they were given."""
+
+
+class MissingLibraryError(SparselensError, ImportError):
+    """Something needs a library that is not installed; the message says how to install it."""
 
 
 class CheckpointError(SparselensError):

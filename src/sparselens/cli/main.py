@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from sparselens.cli import bench, codes, data, demo, evaluate, fit, inspect, plan
+from sparselens.cli import bench, codes, data, demo, encode, evaluate, fit, inspect, plan
 
 app = typer.Typer(
     name="sparselens",
@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 app.command("plan")(plan.plan)
 app.command("fit")(fit.fit)
+app.command("encode")(encode.encode)
+app.command("decode")(encode.decode)
 app.command("evaluate")(evaluate.evaluate)
 app.command("inspect")(inspect.inspect)
 app.add_typer(data.app, name="data")

@@ -15,7 +15,7 @@ from sparselens.data.onehot import csv_rows, is_number, read_onehot_csv, table_b
 from sparselens.data.sparse_text import is_header, read_svmlight, read_xmc
 from sparselens.recovery import CorruptFileError
 
-FORMATS = ("npz", "npy", "svmlight", "xmc", "csv", "csv-numeric")
+FORMATS = ("npz", "npy", "svmlight", "xmc", "csv", "csv-numeric", "h5ad", "mat")
 _SUFFIXES = {
     ".npz": "npz",
     ".npy": "npy",
@@ -25,7 +25,10 @@ _SUFFIXES = {
     ".xmc": "xmc",
     ".csv": "csv",
     ".tsv": "csv",
+    ".h5ad": "h5ad",
+    ".mat": "mat",
 }
+_BINARY = ("npz", "npy", "h5ad", "mat")
 
 
 def read_matrix(path: str | os.PathLike[str], *, format: str | None = None) -> sp.csr_array:  # noqa: A002 - as in numpy
@@ -44,7 +47,9 @@ def read_matrix(path: str | os.PathLike[str], *, format: str | None = None) -> s
         * ``"xmc"``: a header ``n p L`` and lines ``l1,l2 f:v ...`` (the features are returned, see `read_xmc` for the
           labels), or a header ``n d`` and lines ``column:value ...``;
         * ``"csv"``: every column one-hot encoded as a group of its own, see `read_onehot_csv`;
-        * ``"csv-numeric"``: numbers as they are; a first line that is not all numbers is a header.
+        * ``"csv-numeric"``: numbers as they are; a first line that is not all numbers is a header;
+        * ``"h5ad"``: X of an AnnData file (needs h5py: ``pip install 'sparselens[hdf5]'``);
+        * ``"mat"``: the matrix of a MATLAB file (version 7.3 needs h5py).
 
     Returns
     -------
@@ -61,14 +66,15 @@ def read_matrix(path: str | os.PathLike[str], *, format: str | None = None) -> s
            [0., 1., 0.]])
     """
     path = existing_file(path)
-    kind = _detect(path) if format is None else check_choice(format, "format", FORMATS)
-    if kind in ("npz", "npy") and path.suffix.lower() in COMPRESSED:
+    kind = detect_format(path) if format is None else check_choice(format, "format", FORMATS)
+    if kind in _BINARY and path.suffix.lower() in COMPRESSED:
         raise ValueError(f"{path}: a compressed {kind} file is not read: unpack it first.")
     matrix = _READERS[kind](path)
     return check_rows(matrix, name=str(path))
 
 
-def _detect(path: Path) -> str:
+def detect_format(path: Path) -> str:
+    """The format that the name, or else the first bytes, of a file tell."""
     name = Path(path.name)
     if name.suffix.lower() in COMPRESSED:
         name = name.with_suffix("")
@@ -80,6 +86,8 @@ def _detect(path: Path) -> str:
         return "npz"
     if start.startswith(b"\x93NUMPY"):
         return "npy"
+    if start.startswith(b"MATLAB "):
+        return "mat"
     if not start.strip():
         raise CorruptFileError(f"{path} is empty: rows of numbers were expected.")
     first = start.lstrip().split(b"\n", 1)[0]
@@ -115,6 +123,18 @@ def _read_numeric_csv(path: Path) -> sp.csr_array:
     return sp.vstack(blocks, format="csr")
 
 
+def _read_h5ad(path: Path) -> sp.csr_array:
+    from sparselens.data.hdf import read_h5ad  # rarely needed
+
+    return read_h5ad(path)
+
+
+def _read_mat(path: Path) -> sp.csr_array:
+    from sparselens.data.mat import read_mat  # rarely needed
+
+    return read_mat(path)
+
+
 _READERS = {
     "npz": read_npz,
     "npy": read_npy,
@@ -122,4 +142,6 @@ _READERS = {
     "xmc": lambda path: read_xmc(path)[0],
     "csv": lambda path: read_onehot_csv(path).matrix,
     "csv-numeric": _read_numeric_csv,
+    "h5ad": _read_h5ad,
+    "mat": _read_mat,
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tokenize
 import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +22,7 @@ _BAD_HEADER = (ValueError, KeyError, TypeError, SyntaxError, OverflowError, EOFE
 _BOMB_BYTES, _BOMB_RATIO = 1 << 30, 500
 _EMPTY_ROWS = 10_000_000  # rows that a file may declare without any entry in them
 _DENSE_AT_ONCE = 1 << 22
+_SKIPPED = 1 << 20
 
 
 def read_npz(path: str | os.PathLike[str]) -> sp.csr_array:
@@ -74,29 +77,92 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             name = member.filename.removesuffix(".npy")
             try:
                 with archive.open(member) as stream:
-                    arrays[name] = _read_array(stream, member.file_size, f"{path}: the array {name!r}")
+                    arrays[name] = ArrayStream(stream, member.file_size, f"{path}: the array {name!r}").read_all()
             except (RuntimeError, NotImplementedError) as error:
                 raise CorruptFileError(f"{path}: the array {name!r} cannot be unpacked ({error}).") from None
     return arrays
 
 
-def _read_array(stream: IO[bytes], size: int, where: str) -> np.ndarray:
+class ArrayStream:
+    """An array that is read in order, some entries (rows, where it is a matrix) at a time.
+
+    Parameters
+    ----------
+    stream : binary file
+        At the beginning of a .npy file.
+    size : int
+        Bytes of that file.
+    where : str
+        What errors call the array.
+
+    Attributes
+    ----------
+    shape, dtype, fortran_order, n_bytes
+        What the header says.
+    """
+
+    def __init__(self, stream: IO[bytes], size: int, where: str) -> None:
+        try:
+            version = np.lib.format.read_magic(stream)
+            self.shape, self.fortran_order, self.dtype = _HEADERS[version](stream)
+        except _BAD_HEADER as error:
+            raise CorruptFileError(f"{where} has no readable header ({error}).") from None
+        if self.dtype.hasobject:
+            raise CorruptFileError(f"{where} holds Python objects (a pickle), which are never loaded: store numbers.")
+        expected = self.dtype.itemsize
+        for length in self.shape:
+            expected *= length
+        if expected != size - stream.tell():
+            raise CorruptFileError(
+                f"{where} declares the shape {self.shape} ({expected:,} bytes) but {size - stream.tell():,} bytes "
+                "follow."
+            )
+        self.stream, self.where, self.n_bytes = stream, where, expected
+
+    def read(self, n: int) -> np.ndarray:
+        """The next n entries or rows (of an array in C order)."""
+        row = self.dtype.itemsize
+        for length in self.shape[1:]:
+            row *= length
+        content = self._bytes(n * row)
+        return np.frombuffer(content, dtype=self.dtype).reshape(n, *self.shape[1:])
+
+    def skip(self, n: int) -> None:
+        """Pass over n entries or rows."""
+        while n > 0:
+            n -= len(self.read(min(n, max(1, _SKIPPED // max(1, *self.shape[1:], 1)))))
+
+    def read_all(self) -> np.ndarray:
+        """The whole array."""
+        array = np.frombuffer(self._bytes(self.n_bytes), dtype=self.dtype)
+        return array.reshape(self.shape, order="F" if self.fortran_order else "C")
+
+    def _bytes(self, n: int) -> bytes:
+        content = self.stream.read(n)
+        if len(content) != n:
+            raise CorruptFileError(f"{self.where} ends too early: the file was cut short; write it again.")
+        return content
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an .npz file; what cannot be unpacked is a clear error."""
+    if not zipfile.is_zipfile(path):
+        raise CorruptFileError(f"{path} is not an .npz file (no zip archive): download or write it again.")
     try:
-        version = np.lib.format.read_magic(stream)
-        shape, fortran_order, dtype = _HEADERS[version](stream)
-    except _BAD_HEADER as error:
-        raise CorruptFileError(f"{where} has no readable header ({error}).") from None
-    if dtype.hasobject:
-        raise CorruptFileError(f"{where} holds Python objects (a pickle), which are never loaded: store numbers.")
-    expected = dtype.itemsize
-    for length in shape:
-        expected *= length
-    if expected != size - stream.tell():
-        raise CorruptFileError(
-            f"{where} declares the shape {shape} ({expected:,} bytes) but {size - stream.tell():,} bytes follow."
-        )
-    array = np.frombuffer(stream.read(), dtype=dtype)
-    return array.reshape(shape, order="F" if fortran_order else "C")
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in an unknown way
+        raise CorruptFileError(f"{path} cannot be unpacked ({error}).") from None
+
+
+def open_member(archive: zipfile.ZipFile, name: str, path: Path, stack: ExitStack) -> ArrayStream:
+    """One array of an .npz file, to be read in order; it is closed by the stack."""
+    try:
+        info = archive.getinfo(f"{name}.npy")
+    except KeyError:
+        raise CorruptFileError(f"{path} lacks the array(s) {name} of a sparse matrix in csr format.") from None
+    return ArrayStream(stack.enter_context(archive.open(info)), info.file_size, f"{path}: the array {name!r}")
 
 
 def _sparse(arrays: dict[str, np.ndarray], path: Path) -> sp.csr_array:
@@ -108,7 +174,7 @@ def _sparse(arrays: dict[str, np.ndarray], path: Path) -> sp.csr_array:
     missing = [name for name in ("shape", "data", *needed) if name not in arrays]
     if missing:
         raise CorruptFileError(f"{path} lacks the array(s) {', '.join(missing)} of a sparse matrix in {kind} format.")
-    n, d = _shape(arrays["shape"], path)
+    n, d = check_shape(arrays["shape"], path)
     data = _real(arrays["data"], "data", path)
     first, second = (_integers(arrays[name], name, path) for name in needed)
     if data.ndim != 1 or len(first) != len(data):
@@ -116,8 +182,8 @@ def _sparse(arrays: dict[str, np.ndarray], path: Path) -> sp.csr_array:
     if kind == "coo":
         if len(second) != len(data):
             raise CorruptFileError(f"{path}: data has {len(data)} entries but col has {len(second)}.")
-        _in_range(first, n, "row", path)
-        _in_range(second, d, "col", path)
+        check_entries(first, n, "row", path)
+        check_entries(second, d, "col", path)
         _check_rows_declared(n, len(data), path)
         return sp.coo_array((data.astype(np.float64), (first, second)), shape=(n, d)).tocsr()
     across, along = (n, d) if kind == "csr" else (d, n)
@@ -125,14 +191,15 @@ def _sparse(arrays: dict[str, np.ndarray], path: Path) -> sp.csr_array:
         raise CorruptFileError(
             f"{path}: indptr does not fit: expected {across + 1:,} numbers that rise from 0 to {len(data):,}."
         )
-    _in_range(first, along, "indices", path)
+    check_entries(first, along, "indices", path)
     if kind == "csr":
         return sp.csr_array((data.astype(np.float64), first, second), shape=(n, d))
     _check_rows_declared(n, len(data), path)
     return sp.csc_array((data.astype(np.float64), first, second), shape=(n, d)).tocsr()
 
 
-def _shape(shape: np.ndarray, path: Path) -> tuple[int, int]:
+def check_shape(shape: np.ndarray, path: Path) -> tuple[int, int]:
+    """The two numbers of a stored shape."""
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or min(shape.tolist()) < 0 or max(shape.tolist()) >= 2**31:
         raise CorruptFileError(
             f"{path} declares the shape {shape.tolist()}: two whole numbers below 2,147,483,648 were expected."
@@ -148,12 +215,15 @@ def _check_rows_declared(n: int, n_entries: int, path: Path) -> None:
         )
 
 
-def _in_range(numbers: np.ndarray, limit: int, name: str, path: Path) -> None:
+def check_entries(numbers: np.ndarray, limit: int, name: str, path: Path, *, first: int = 0) -> None:
+    """Refuse numbers that are not from 0 to limit − 1; `first` is the place of the first of them in the file."""
+    if not len(numbers) or (numbers.min() >= 0 and numbers.max() < limit):
+        return
     bad = np.flatnonzero((numbers < 0) | (numbers >= limit))
-    if len(bad):
-        raise CorruptFileError(
-            f"{path}: {name} holds {numbers[bad[0]]} at entry {bad[0]:,}: numbers from 0 to {limit - 1} were expected."
-        )
+    raise CorruptFileError(
+        f"{path}: {name} holds {numbers[bad[0]]} at entry {first + bad[0]:,}: numbers from 0 to {limit - 1} were "
+        "expected."
+    )
 
 
 def _integers(array: np.ndarray, name: str, path: Path) -> np.ndarray:
@@ -162,9 +232,14 @@ def _integers(array: np.ndarray, name: str, path: Path) -> np.ndarray:
     return array.astype(np.int64) if array.dtype.kind == "u" else array
 
 
+def check_real(dtype: np.dtype, name: str, path: Path) -> None:
+    """Refuse what is not a real number."""
+    if dtype.kind not in "biuf":
+        raise CorruptFileError(f"{path}: {name} must hold real numbers, got dtype {dtype}.")
+
+
 def _real(array: np.ndarray, name: str, path: Path) -> np.ndarray:
-    if array.dtype.kind not in "biuf":
-        raise CorruptFileError(f"{path}: {name} must hold real numbers, got dtype {array.dtype}.")
+    check_real(array.dtype, name, path)
     return array
 
 

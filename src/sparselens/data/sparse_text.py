@@ -58,28 +58,48 @@ def read_xmc(path: str | os.PathLike[str]) -> tuple[sp.csr_array, sp.csr_array |
            [0., 0., 0., 0.]])
     """
     path = existing_file(path)
-    with open_binary(path) as stream:
-        n, p, n_labels = _read_header(stream, path)
-        kind: Kind = "pairs" if n_labels is None else "xmc"
-        rows = _Rows()
-        parser = _Parser(path, kind, p, n_labels if n_labels is not None else 0)
-        line = 2
-        for piece in line_pieces(stream, path):
-            parsed = parser.parse(piece, line)
-            line += len(parsed.counts)
-            rows.append(parsed)
-            if rows.n > n:
-                rows.cut(n, path)
-    if rows.n < n:
-        raise CorruptFileError(
-            f"{path}: the header declares {n:,} rows but {rows.n:,} lines follow: was the file cut short?"
-        )
+    _, p, n_labels = xmc_header(path)
+    rows = _Rows()
+    for piece in _xmc_parsed(path):
+        rows.append(piece)
     features = rows.pairs(p)
     if n_labels is None:
         return features, None
     labels = rows.labels(n_labels)
     labels.data[:] = 1.0
     return features, labels
+
+
+def xmc_header(path: Path) -> tuple[int, int, int | None]:
+    """Rows, features and labels (None with a header of two numbers) that an XMC file declares."""
+    with open_binary(path) as stream:
+        return _read_header(stream, path)
+
+
+def xmc_pieces(path: Path) -> Iterator[sp.csr_array]:
+    """The features of an XMC file, some megabytes of text at a time."""
+    _, p, _ = xmc_header(path)
+    for piece in _xmc_parsed(path):
+        yield _Rows([piece]).pairs(p)
+
+
+def _xmc_parsed(path: Path) -> Iterator[_Piece]:
+    with open_binary(path) as stream:
+        n, p, n_labels = _read_header(stream, path)
+        parser = _Parser(path, "pairs" if n_labels is None else "xmc", p, n_labels if n_labels is not None else 0)
+        seen = 0
+        line = 2
+        for text in line_pieces(stream, path):
+            piece = parser.parse(text, line)
+            line += len(piece.counts)
+            if seen + len(piece.counts) > n:
+                piece = piece.cut(n - seen, n, path)
+            seen += len(piece.counts)
+            yield piece
+    if seen < n:
+        raise CorruptFileError(
+            f"{path}: the header declares {n:,} rows but {seen:,} lines follow: was the file cut short?"
+        )
 
 
 def read_svmlight(
@@ -117,18 +137,54 @@ def read_svmlight(
            [0. , 1. , 0. ]]), array([ 1., -1.]))
     """
     path = existing_file(path)
-    check_choice(zero_based, "zero_based", (True, False, "auto"))
-    declared = None if n_features is None else check_count(n_features, "n_features")
-    parser = _Parser(path, "xmc" if multilabel else "svmlight", MAX_COLUMNS, MAX_COLUMNS, skip_blank=True)
     rows = _Rows()
+    for piece in _svmlight_parsed(path, multilabel):
+        rows.append(piece)
+    first, width = _svmlight_columns(path, rows.n, rows.index_range(), n_features, zero_based)
+    features = rows.pairs(width, first=first)
+    if not multilabel:
+        return features, np.concatenate(rows.label_values)
+    labels = rows.labels(1 + int(max((part.max() for part in rows.label_values if len(part)), default=0)))
+    labels.data[:] = 1.0
+    return features, labels
+
+
+def svmlight_range(path: Path, *, n_features: int | None = None) -> tuple[int, int, int]:
+    """Rows of an svmlight file, the index of its first column (0 or 1) and its number of columns, read in pieces."""
+    n, smallest, largest = 0, MAX_COLUMNS, -1
+    for piece in _svmlight_parsed(path, False):
+        n += len(piece.counts)
+        if len(piece.indices):
+            smallest, largest = min(smallest, int(piece.indices.min())), max(largest, int(piece.indices.max()))
+    extent = (smallest, largest) if largest >= 0 else (0, -1)
+    first, width = _svmlight_columns(path, n, extent, n_features, "auto")
+    return n, first, width
+
+
+def svmlight_pieces(path: Path, *, first: int, width: int) -> Iterator[sp.csr_array]:
+    """The features of an svmlight file, some megabytes of text at a time; `svmlight_range` tells first and width."""
+    for piece in _svmlight_parsed(path, False):
+        yield _Rows([piece]).pairs(width, first=first)
+
+
+def _svmlight_parsed(path: Path, multilabel: bool) -> Iterator[_Piece]:
+    parser = _Parser(path, "xmc" if multilabel else "svmlight", MAX_COLUMNS, MAX_COLUMNS, skip_blank=True)
     line = 1
     with open_binary(path) as stream:
-        for piece in line_pieces(stream, path):
-            rows.append(parser.parse(piece, line))
-            line += piece.count(b"\n")
-    if rows.n == 0:
+        for text in line_pieces(stream, path):
+            yield parser.parse(text, line)
+            line += text.count(b"\n")
+
+
+def _svmlight_columns(
+    path: Path, n: int, extent: tuple[int, int], n_features: int | None, zero_based: bool | str
+) -> tuple[int, int]:
+    """The index of the first column and the number of columns."""
+    check_choice(zero_based, "zero_based", (True, False, "auto"))
+    declared = None if n_features is None else check_count(n_features, "n_features")
+    if n == 0:
         raise CorruptFileError(f"{path} holds no rows: svmlight lines 'label index:value ...' were expected.")
-    smallest, largest = rows.index_range()
+    smallest, largest = extent
     first = (0 if smallest == 0 else 1) if zero_based == "auto" else (0 if zero_based else 1)
     if smallest < first:
         raise CorruptFileError(f"{path} holds the index 0 but zero_based=False: pass zero_based='auto' or True.")
@@ -138,12 +194,7 @@ def read_svmlight(
             f"{path} holds the index {largest}, which does not fit into n_features={width} columns "
             f"counted from {first}."
         )
-    features = rows.pairs(width, first=first)
-    if not multilabel:
-        return features, np.concatenate(rows.label_values)
-    labels = rows.labels(1 + int(max((part.max() for part in rows.label_values if len(part)), default=0)))
-    labels.data[:] = 1.0
-    return features, labels
+    return first, width
 
 
 def line_pieces(stream: IO[bytes], path: Path) -> Iterator[bytes]:
@@ -202,29 +253,29 @@ class _Piece:
         kept = self.counts + self.label_counts > 0
         return replace(self, counts=self.counts[kept], label_counts=self.label_counts[kept])
 
+    def cut(self, keep: int, n: int, path: Path) -> _Piece:
+        """The first `keep` lines of the last piece; blank lines may follow the n declared rows, and nothing else."""
+        extra = self.counts[keep:] + self.label_counts[keep:]
+        if extra.any() or len(extra) > _EXTRA_BLANK_LINES:
+            raise CorruptFileError(
+                f"{path}, line {n + 2}: the header declares {n:,} rows but more follow: "
+                "the header or the file is wrong."
+            )
+        return replace(self, counts=self.counts[:keep], label_counts=self.label_counts[:keep])
+
 
 @dataclass
 class _Rows:
     """All parsed rows of a file."""
 
     pieces: list[_Piece] = field(default_factory=list)
-    n: int = 0
 
     def append(self, piece: _Piece) -> None:
         self.pieces.append(piece)
-        self.n += len(piece.counts)
 
-    def cut(self, n: int, path: Path) -> None:
-        """Drop blank lines after the last declared row; anything else there is an error."""
-        last, extra = self.pieces[-1], self.n - n
-        counts = last.counts + last.label_counts
-        if counts[-extra:].any() or extra > _EXTRA_BLANK_LINES:
-            raise CorruptFileError(
-                f"{path}, line {n + 2}: the header declares {n:,} rows but more follow: "
-                "the header or the file is wrong."
-            )
-        last.counts, last.label_counts = last.counts[:-extra], last.label_counts[:-extra]
-        self.n = n
+    @property
+    def n(self) -> int:
+        return sum(len(piece.counts) for piece in self.pieces)
 
     @property
     def label_values(self) -> list[FloatArray]:

@@ -1,0 +1,139 @@
+"""`sparselens encode` and `sparselens decode`: a file to measurements, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sparselens.filejobs import FileReport
+
+Model = Annotated[Path, typer.Argument(help="The folder of a model that `sparselens fit` or enc.save wrote.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run to the same file stopped.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes of this machine; -1 is all processors.")]
+EngineName = Annotated[str, typer.Option("--engine", help="processes, or dask for a Dask cluster.")]
+Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of the Dask scheduler: tcp://host:8786.")]
+BlockRows = Annotated[int | None, typer.Option("--block-rows", min=1, help="Rows at once; memory grows with it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def encode(
+    model: Model,
+    data: Annotated[str, typer.Argument(help="A file of rows, or a data set's name.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .npz or .npy file of measurements to write.")],
+    lossless: Annotated[
+        bool, typer.Option("--lossless", help="Keep rows that would not come back aside: decode returns every row.")
+    ] = False,
+    file_format: Annotated[str | None, typer.Option("--format", help="Of the file, where its name misleads.")] = None,
+    part: Annotated[str, typer.Option(help="Of a data set: train, valid, test or all.")] = "all",
+    resume: Resume = False,
+    jobs: Jobs = 1,
+    engine: EngineName = "processes",
+    scheduler: Scheduler = None,
+    block_rows: BlockRows = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure every row of a file: Y = X Aᵀ, in bounded memory, whatever the length of the file.
+
+    Example: sparselens encode model/ rows.npz -o y.npz
+    """
+    from sparselens.filejobs import encode_file
+
+    rows = _rows(data, part, file_format)
+    with _resumable(out, "encode") as update:
+        report = encode_file(
+            model,
+            rows,
+            out,
+            lossless=lossless,
+            format=file_format,
+            resume=resume,
+            n_jobs=jobs,
+            engine=engine,
+            scheduler=scheduler,
+            block_rows=block_rows,
+            callback=update,
+        )
+    _say(report, as_json)
+
+
+def decode(
+    model: Model,
+    measurements: Annotated[Path, typer.Argument(help="What `sparselens encode` wrote, or any matrix in npz or npy.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file of rows to write (CSR, status of each row).")],
+    resume: Resume = False,
+    jobs: Jobs = 1,
+    engine: EngineName = "processes",
+    scheduler: Scheduler = None,
+    block_rows: BlockRows = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recover every row from its measurements, each with a proof; exit with 1 where a row has none.
+
+    Example: sparselens decode model/ y.npz -o x.npz
+    """
+    from sparselens.filejobs import decode_file
+
+    with _resumable(out, "decode") as update:
+        report = decode_file(
+            model,
+            measurements,
+            out,
+            resume=resume,
+            n_jobs=jobs,
+            engine=engine,
+            scheduler=scheduler,
+            block_rows=block_rows,
+            callback=update,
+        )
+    _say(report, as_json)
+    if report.n_certified < report.n_rows:
+        raise typer.Exit(1)
+
+
+def _rows(data: str, part: str, file_format: str | None) -> Any:
+    """The path of a file, or the rows of a data set by name."""
+    from sparselens._validation import check_choice
+    from sparselens.data import list_datasets, load_dataset
+
+    check_choice(part, "--part", ("train", "valid", "test", "all"))
+    if Path(data).exists() or (data not in {info.name for info in list_datasets()} and Path(data).suffix):
+        if part != "all":
+            raise ValueError(f"{data} is a file and has no parts: leave out --part.")
+        return data
+    if file_format is not None:
+        raise ValueError(f"{data} is a data set: leave out --format.")
+    dataset = load_dataset(data)  # its error names the closest data sets
+    if part != "all":
+        return getattr(dataset, part)
+    import scipy.sparse as sp
+
+    return sp.vstack([dataset.train, dataset.valid, dataset.test], format="csr")
+
+
+@contextmanager
+def _resumable(out: Path, title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar; where the work is cut short with rows in hand, a word on how to go on."""
+    from sparselens.cli.progress import progress
+
+    try:
+        with progress(title) as update:
+            yield update  # type: ignore[misc]  # a bar takes a text as well
+    except BaseException:
+        manifest = out.parent / f".{out.name}.parts" / "manifest.json"
+        if manifest.exists():
+            typer.echo(
+                f"sparselens: {json.loads(manifest.read_bytes())['rows']:,} rows are kept in {manifest.parent}: "
+                "the same command with --resume goes on from there.",
+                err=True,
+            )
+        raise
+
+
+def _say(report: FileReport, as_json: bool) -> None:
+    typer.echo(json.dumps(report.as_dict()) if as_json else report.summary())
