@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from sparselens.data import Dataset
 from sparselens.experiments.spec import Algorithm
+from sparselens.persist import CLASSES
 
 # Data sets -> the line of the paper's table of training parameters that serves them.
 PRESET_OF = {
@@ -57,6 +59,22 @@ ISTA_OWN = Algorithm("ISTA-AE", "ista", "own")
 ISTA_L1 = Algorithm("ISTA-AE + ℓ1-min pos", "ista", "l1-pos")
 
 
+# Name -> class, and which of the paper's training parameters it takes.
+_SHARED = ("batch_size", "max_epochs", "validation_interval")
+ENCODERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "gaussian": ("GaussianEncoder", ()),
+    "fourier": ("PartialFourierEncoder", ()),
+    "pca": ("PCAEncoder", ()),
+    "lbcs": ("LBCSEncoder", ()),
+    "l1ae": ("L1AE", ("n_steps", "learning_rate", "patience", *_SHARED)),
+    "ista": ("ISTAAE", ("n_steps", "learning_rate", "patience", *_SHARED)),
+    "simple": ("SimpleAE", _SHARED),
+    "deep": ("DeepAE", _SHARED),
+    "certificate": ("CertificateEncoder", ()),
+}
+TRAINED = {"l1ae", "ista", "simple", "deep", "certificate"}
+
+
 def make_encoder(name: str, data: str, m: int, *, seed: int, device: str, params: dict[str, Any]) -> Any:
     """An unfitted encoder with the paper's parameters for the data set, any of them overridden by `params`.
 
@@ -64,8 +82,15 @@ def make_encoder(name: str, data: str, m: int, *, seed: int, device: str, params
     --------
     >>> make_encoder("l1ae", "amazon", 40, seed=0, device="cpu", params={}).patience
     5
+    >>> make_encoder("lbcs", "toy", 10, seed=0, device="cpu", params={"basis": "dct"})
+    LBCSEncoder(basis='dct', n_components=10, random_state=0)
     """
-    return ENCODERS[name](data, m, seed, device, params)
+    class_name, taken = ENCODERS[name]
+    cls = getattr(import_module(CLASSES[class_name]), class_name)
+    offered = {"n_components": m, "random_state": seed, "device": device}
+    accepted = cls().get_params()
+    chosen = {key: value for key, value in offered.items() if key in accepted}
+    return cls(**chosen | {key: preset(data)[key] for key in taken} | params)
 
 
 def preset(data: str) -> dict[str, Any]:
@@ -79,76 +104,6 @@ def preset(data: str) -> dict[str, Any]:
     chosen = dict(PRESETS[PRESET_OF.get(data, _LABELS)])
     chosen["patience"] = max(chosen["patience"], _LEAST_PATIENCE.get(data, 0))
     return chosen
-
-
-def _gaussian(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.random import GaussianEncoder
-
-    return GaussianEncoder(m, random_state=seed, **params)
-
-
-def _fourier(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.random import PartialFourierEncoder
-
-    return PartialFourierEncoder(m, random_state=seed, **params)
-
-
-def _pca(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.spectral import PCAEncoder
-
-    return PCAEncoder(m, **params)
-
-
-def _lbcs(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.spectral import LBCSEncoder
-
-    return LBCSEncoder(m, random_state=seed, **params)
-
-
-def _l1ae(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.l1ae import L1AE
-
-    return L1AE(**({"n_components": m, "random_state": seed, "device": device} | preset(data) | params))
-
-
-def _ista(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.l1ae import ISTAAE
-
-    return ISTAAE.preset(PRESET_OF.get(data, _LABELS), n_components=m, random_state=seed, device=device, **params)
-
-
-def _simple(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.autoencoders import SimpleAE
-
-    taken = {name: preset(data)[name] for name in ("batch_size", "max_epochs", "validation_interval")}
-    return SimpleAE(m, **({"random_state": seed, "device": device} | taken | params))
-
-
-def _deep(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.autoencoders import DeepAE
-
-    taken = {name: preset(data)[name] for name in ("batch_size", "max_epochs", "validation_interval")}
-    return DeepAE(m, **({"random_state": seed, "device": device} | taken | params))
-
-
-def _certificate(data: str, m: int, seed: int, device: str, params: dict[str, Any]) -> Any:
-    from sparselens.encoders.certificate import CertificateEncoder
-
-    return CertificateEncoder(m, random_state=seed, device=device, **params)
-
-
-ENCODERS: dict[str, Callable[[str, int, int, str, dict[str, Any]], Any]] = {
-    "gaussian": _gaussian,
-    "fourier": _fourier,
-    "pca": _pca,
-    "lbcs": _lbcs,
-    "l1ae": _l1ae,
-    "ista": _ista,
-    "simple": _simple,
-    "deep": _deep,
-    "certificate": _certificate,
-}
-TRAINED = {"l1ae", "ista", "simple", "deep", "certificate"}
 
 
 def make_decoder(name: str, encoder: Any, data: Dataset, *, device: str) -> Any:
@@ -182,6 +137,7 @@ def _cosamp(positive: bool) -> Callable[[Dataset, str], Any]:
     def make(data: Dataset, device: str) -> Any:
         from sparselens.decoders.cosamp import CoSaMPDecoder
 
+        assert data.sparsity is not None  # `why_not` has said so
         return CoSaMPDecoder(data.sparsity, positive=positive)
 
     return make

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sparselens.data import Dataset, load_dataset
+from sparselens.data import Dataset, data_root, load_dataset
 from sparselens.experiments.algorithms import TRAINED, make_decoder, make_encoder, preset, why_not
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import DONE, FAILED, MISSING, NOT_APPLICABLE, Row, facts
@@ -54,7 +54,9 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
     try:
         data = _data(cells[0])
     except DataNotFoundError as error:
-        yield from (cell.as_row() | {"status": MISSING, "reason": str(error)} | common for cell in cells)
+        # Where the data would lie is this machine's affair.
+        reason = str(error).replace(str(data_root()), "the data folder")
+        yield from (cell.as_row() | {"status": MISSING, "reason": reason} | common for cell in cells)
         return
     todo = []
     for cell in cells:
@@ -182,7 +184,7 @@ def _data_facts(data: Dataset) -> Row:
     counts = np.concatenate([np.diff(getattr(data, part).indptr) for part in ("train", "valid", "test")])
     return {
         "dimension": data.n_features,
-        "occurring": int(len(np.unique(np.concatenate([data.train.indices, data.valid.indices, data.test.indices])))),
+        "occurring": len(np.unique(np.concatenate([data.train.indices, data.valid.indices, data.test.indices]))),
         "nonzeros": float(counts.mean()),
         "split": list(data.sizes),
         "provenance": data.provenance,
