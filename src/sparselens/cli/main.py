@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from sparselens.cli import data, demo, reproduce
+from sparselens.cli import data, demo, report, reproduce
 
 EXIT_DONE, EXIT_UNCERTIFIED, EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
 
 
 def _version(value: bool) -> None:

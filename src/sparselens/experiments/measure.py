@@ -55,8 +55,8 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
         data = _data(cells[0])
     except DataNotFoundError as error:
         # Where the data would lie is this machine's affair.
-        reason = str(error).replace(str(data_root()), "the data folder")
-        yield from (cell.as_row() | {"status": MISSING, "reason": reason} | common for cell in cells)
+        lacking = {"status": MISSING, "reason": str(error).replace(str(data_root()), "the data folder")}
+        yield from (cell.as_row() | lacking | common for cell in cells)
         return
     todo = []
     for cell in cells:
@@ -186,7 +186,7 @@ def _data_facts(data: Dataset) -> Row:
         "dimension": data.n_features,
         "occurring": len(np.unique(np.concatenate([data.train.indices, data.valid.indices, data.test.indices]))),
         "nonzeros": float(counts.mean()),
-        "split": list(data.sizes),
+        **dict(zip(("train", "valid", "test"), data.sizes, strict=True)),
         "provenance": data.provenance,
     }
 
@@ -194,7 +194,7 @@ def _data_facts(data: Dataset) -> Row:
 # Pseudo-decoders of cells that fit nothing.
 FACTS: dict[str, Callable[[Dataset], Row]] = {
     "facts": _data_facts,
-    "preset": lambda data: {"preset": preset(data.name)},
+    "preset": lambda data: preset(data.name),
 }
 
 

@@ -77,7 +77,7 @@ class Cell:
         """The cell that a stored row measured."""
         named = {name: row[name] for name in ("data", "encoder", "m", "decoder", "seed", "n_test")}
         sizes = None if row["sizes"] is None else tuple(row["sizes"])
-        return cls(**named, params=as_params(row["params"]), sizes=sizes)  # type: ignore[arg-type]
+        return cls(**named, params=as_params(row["params"]), sizes=sizes)
 
     def __str__(self) -> str:
         extra = "".join(f", {name}={value}" for name, value in self.params)
