@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -51,6 +51,12 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
     """One row for each cell, as soon as it is there; the cells must share a fit. Nothing that fails is lost."""
     began = time.perf_counter()
     common = facts(options.device)
+    yield from (
+        cell.as_row() | {"status": DONE} | preset(cell.data) | common for cell in cells if cell.decoder == "preset"
+    )
+    cells = [cell for cell in cells if cell.decoder != "preset"]
+    if not cells:
+        return
     try:
         data = _data(cells[0])
     except DataNotFoundError as error:
@@ -60,8 +66,8 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
         return
     todo = []
     for cell in cells:
-        if cell.decoder in FACTS:
-            yield cell.as_row() | {"status": DONE} | FACTS[cell.decoder](data) | common
+        if cell.decoder == "facts":
+            yield cell.as_row() | {"status": DONE} | _facts_of(data) | common
         elif reason := why_not(cell.decoder, data):
             yield cell.as_row() | {"status": NOT_APPLICABLE, "reason": reason} | common
         else:
@@ -180,7 +186,7 @@ def _load(name: str, seed: int, sizes: tuple[int, int, int] | None) -> Dataset:
     return load_dataset(name, random_state=seed, sizes=sizes)
 
 
-def _data_facts(data: Dataset) -> Row:
+def _facts_of(data: Dataset) -> Row:
     counts = np.concatenate([np.diff(getattr(data, part).indptr) for part in ("train", "valid", "test")])
     return {
         "dimension": data.n_features,
@@ -189,13 +195,6 @@ def _data_facts(data: Dataset) -> Row:
         **dict(zip(("train", "valid", "test"), data.sizes, strict=True)),
         "provenance": data.provenance,
     }
-
-
-# Pseudo-decoders of cells that fit nothing.
-FACTS: dict[str, Callable[[Dataset], Row]] = {
-    "facts": _data_facts,
-    "preset": lambda data: preset(data.name),
-}
 
 
 def _sentence(error: Exception) -> str:

@@ -30,6 +30,7 @@ figcaption { color: var(--soft); font-size: .9rem; margin-top: .5rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .35rem .4rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
+table.words td:nth-child(2), table.words th:nth-child(2) { text-align: left; white-space: normal; }
 th { color: var(--soft); font-weight: 600; }
 td.good { font-weight: 700; }
 a { color: inherit; }
@@ -82,8 +83,14 @@ def _renamed(drawing: str, prefix: str) -> str:
     return drawing
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, good: Callable[[str], bool] | None = None) -> str:
-    """A table of texts; cells for which `good` is true are set in bold."""
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    good: Callable[[str], bool] | None = None,
+    words: bool = False,
+) -> str:
+    """A table of texts; cells for which `good` is true are set in bold; `words`: the second column holds text."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     lines = []
     for row in rows:
@@ -92,4 +99,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, good: Callabl
             for cell in row
         )
         lines.append(f"<tr>{cells}</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    kind = ' class="words"' if words else ""
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )

@@ -89,7 +89,8 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
         )
         section.blocks.append(_toy_share(found))
     if experiment.published:
-        section.blocks.append(_comparison(section, found))
+        made = _sheet if experiment.view in ("facts", "params") else _comparison
+        section.blocks.append(made(section, found))
         if experiment.why:
             section.blocks.append(f"Tolerance {number(experiment.tolerance)}. {experiment.why}")
     for claim in experiment.claims:
@@ -142,7 +143,7 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> Table:
             [
                 NAMES.get(one.data, one.data),
                 *([one.metric] if several else []),
-                *([] if experiment.view in ("facts", "params") else [one.algorithm]),
+                one.algorithm,
                 *([] if over_m or not one.m else [str(one.m)]),
                 _paper(one.value) + (f" ± {number(one.sd)}" if one.sd is not None else ""),
                 "" if ours is None else str(ours),
@@ -152,10 +153,29 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> Table:
                 "" if ours is None else _where(ours),
             ]
         )
-    header = ["data set", *(["figure"] if several else [])]
-    header += [] if experiment.view in ("facts", "params") else ["algorithm"]
+    header = ["data set", *(["figure"] if several else []), "algorithm"]
     header += [] if over_m or not experiment.published[0].m else ["m"]
     return Table([*header, "paper", "ours", "difference", "", "seeds", "trained on, seconds"], lines)
+
+
+def _sheet(section: Section, found: list[tuple[str, Row]]) -> Table:
+    """A line for each data set, a column for each figure: the paper's value, and ours where it is another one."""
+    published = section.experiment.published
+    metrics = list(dict.fromkeys(one.metric for one in published))
+    lines: dict[str, list[str]] = {}
+    for one in published:
+        ours = summarise(found, one.metric).get((one.data, one.algorithm, one.m))
+        said = verdict(one, ours, section.experiment.tolerance)
+        section.verdicts.append(said)
+        text = _paper(one.value)
+        if ours is None:
+            text += " –"
+        elif said == AGREES:
+            text += " ✓" if abs(ours.mean - one.value) < 0.005 else f" ✓ (ours {ours.mean:.4g})"
+        else:
+            text += f" ✗ (ours {ours.mean:,.10g})"
+        lines.setdefault(one.data, [NAMES.get(one.data, one.data)]).append(text)
+    return Table(["data set", *(metric.replace("_", " ") for metric in metrics)], list(lines.values()))
 
 
 def _paper(value: float) -> str:
@@ -215,7 +235,7 @@ def _toy_share(found: list[tuple[str, Row]]) -> str:
 
 
 def contents(sections: Sequence[Section]) -> Table:
-    """One line for each experiment: how many figures agree, how many claims hold."""
+    """One line for each experiment: how many figures agree (or are better), how many claims hold everywhere."""
     lines = []
     for section in sections:
         told = [verdict for verdict in section.verdicts if verdict != NOT_RUN]
@@ -229,8 +249,7 @@ def contents(sections: Sequence[Section]) -> Table:
                 str(section.n_rows),
             ]
         )
-    header = ["", "title", "figures that agree or are better", "claims that hold everywhere", "cells measured"]
-    return Table(header, lines)
+    return Table(["", "what", "figures that agree", "claims that hold", "cells measured"], lines)
 
 
 def to_html(sections: Sequence[Section], *, title: str = TITLE, lead: str = LEAD) -> str:
@@ -244,7 +263,8 @@ def to_html(sections: Sequence[Section], *, title: str = TITLE, lead: str = LEAD
             elif isinstance(block, Picture):
                 body.append(page.figure(block.draw, block.caption, name=block.name))
             elif isinstance(block, Table):
-                made = page.table(block.header, block.lines, good=lambda cell: cell == _SIGNS[DIFFERS])
+                words = len(block.header) > 1 and block.header[1] == "algorithm"
+                made = page.table(block.header, block.lines, good=lambda cell: "✗" in cell, words=words)
                 if block.folded:
                     made = f"<details><summary>{html.escape(block.caption)}</summary>{made}</details>"
                 body.append(made)
@@ -256,7 +276,7 @@ def to_html(sections: Sequence[Section], *, title: str = TITLE, lead: str = LEAD
 
 def _contents_html(sections: Sequence[Section]) -> str:
     made = contents(sections)
-    text = page.table(made.header, made.lines)
+    text = page.table(made.header, made.lines, words=True)
     for section in sections:
         name = html.escape(section.experiment.id)
         text = text.replace(f"<td>{name}</td>", f'<td><a href="#{name}">{name}</a></td>', 1)
