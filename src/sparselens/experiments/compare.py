@@ -48,7 +48,11 @@ def rows_of(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False)
         known = best.get(cell.point)
         if known is None or row.get("n_rows", 0) >= known[1].get("n_rows", 0):
             best[cell.point] = (label, row)
-    return list(best.values())
+    found = list(best.values())
+    if experiment.view == "curves":  # a curve shows every m that was measured, a table those of the paper
+        return found
+    printed = {(grid.data, m) for grid in experiment.select(quick=quick) for m in grid.m}
+    return [pair for pair in found if (pair[1]["data"], pair[1]["m"]) in printed] or found
 
 
 def summarise(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summary]:

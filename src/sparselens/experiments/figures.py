@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sparselens.experiments.compare import rows_of, summarise
+from sparselens.experiments.compare import Summary, rows_of, summarise
 from sparselens.experiments.paper import NAMES
 from sparselens.experiments.plots import STYLE, THEMES, themed
 from sparselens.experiments.spec import Experiment
@@ -73,9 +73,10 @@ def curves(
         handles: dict[str, Any] = {}
         for axis, data in zip(axes.flat, sets, strict=False):
             for position, label in enumerate(labels):
-                points = [(m, one) for (name, other, m), one in summary.items() if (name, other) == (data, label)]
+                points = {m: one for (name, other, m), one in summary.items() if (name, other) == (data, label)}
                 if points:
-                    handles[label] = _line(axis, points, factor, style(label, position))
+                    every = sorted({m for name, _, m in summary if name == data})
+                    handles[label] = _line(axis, every, points, factor, style(label, position))
                 for one in experiment.published:
                     if (one.data, one.algorithm, one.metric) == (data, label, metric):
                         colour = style(label, position)["color"]
@@ -105,10 +106,11 @@ def _shown(label: str, metric: str) -> bool:
     return metric != "exact" or " + " in label or label.split()[0] not in _MATRIX
 
 
-def _line(axis: Any, points: list[tuple[int, Any]], factor: float, look: dict[str, Any]) -> Any:
-    x = [m for m, _ in points]
-    y = [factor * one.mean for _, one in points]
-    sd = [factor * (one.sd or 0.0) for _, one in points]
+def _line(axis: Any, every: list[int], points: dict[int, Summary], factor: float, look: dict[str, Any]) -> Any:
+    """A line that breaks where an m was not measured."""
+    x = [m for m in every if min(points) <= m <= max(points)]
+    y = [factor * points[m].mean if m in points else math.nan for m in x]
+    sd = [factor * (points[m].sd or 0.0) if m in points else 0.0 for m in x]
     axis.errorbar(x, y, yerr=sd, fmt="none", ecolor=look["color"], elinewidth=1.1, capsize=2.5, alpha=0.8)
     return axis.plot(x, y, **look)[0]
 

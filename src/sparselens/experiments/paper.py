@@ -69,7 +69,6 @@ SEARCHED = Algorithm("depth search", "l1ae", "l1-pos", (("max_steps", 30), ("n_s
 _FACTS = (Algorithm("facts", "none", "facts"),)
 _PRESET = (Algorithm("preset", "none", "preset"),)
 _ELEVEN = (*a.THE_TEN, a.CERTIFICATE)
-_NOTHING_TO_RUN = "wiki10-31k"
 
 _ALL: list[Experiment] = [
     Experiment(
@@ -283,7 +282,7 @@ _ALL: list[Experiment] = [
         "The search for the depth",
         "T = 5, 10, ... until the validation loss improves by less than a threshold",
         (Grid("synthetic1", (SEARCHED, a.L1AE_L1), (20,)),),
-        (_quick("synthetic1", (SEARCHED,), 20),),
+        (Grid("synthetic1", (SEARCHED,), (20,), n_test=_ROWS, fast={"l1ae": {"max_epochs": 20, "max_steps": 15}}),),
         view="table",
         notes=("Every depth that was tried, with its best validation loss, is in the stored row (`tried`).",),
     ),

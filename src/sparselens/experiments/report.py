@@ -107,7 +107,7 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
         if tested.exceptions:
             section.blocks.append(list(tested.exceptions))
     if experiment.view in ("curves", "table", "toy"):
-        section.blocks += _full_tables(experiment, found)
+        section.blocks += _full_tables(experiment, found, quick)
     section.blocks += experiment.notes
     missing = [f"{reason} ({n} cell{'s' if n > 1 else ''})" for reason, n in unmeasured(experiment, rows, quick=quick)]
     if missing:
@@ -194,13 +194,15 @@ def _where(ours: Summary) -> str:
     return f"{place}, {ours.seconds:.3g}{cut}"
 
 
-def _full_tables(experiment: Experiment, found: list[tuple[str, Row]]) -> list[Any]:
+def _full_tables(experiment: Experiment, found: list[tuple[str, Row]], quick: bool) -> list[Any]:
     """Every measured figure: algorithms by m, a table for each data set."""
     out: list[Any] = []
     exact, rmse = summarise(found, "exact"), summarise(found, "rmse")
     for data in dict.fromkeys(place[0] for place in rmse):
         ms = sorted({m for name, _, m in rmse if name == data})
-        labels = list(dict.fromkeys(place[1] for place in rmse if place[0] == data))
+        grids = [grid for grid in experiment.select(quick=quick) if grid.data == data]
+        measured = {label for name, label, _ in rmse if name == data}
+        labels = [label for grid in grids for label in grid.labels().values() if label in measured]
         lines = []
         for label in labels:
             cells = []
