@@ -24,3 +24,8 @@ def test_every_stored_row_says_where_it_comes_from():
     for path in files:
         for line in path.read_text().splitlines():
             assert {"version", "commit", "hardware"} <= set(json.loads(line)), f"{path.name}: {line[:100]}"
+
+
+def test_the_page_of_the_paper_says_what_the_stored_rows_say():
+    paper = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "paper.py"))
+    assert paper["PAGE"].read_text(encoding="utf-8") == paper["render"](), "stale: run python benchmarks/paper.py"

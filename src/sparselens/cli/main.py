@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from sparselens.cli import bench, codes, data, demo, encode, evaluate, fit, inspect, plan
+from sparselens.cli import bench, codes, data, demo, encode, evaluate, fit, inspect, plan, report, reproduce
 
 app = typer.Typer(
     name="sparselens",
@@ -28,6 +28,8 @@ app.command("inspect")(inspect.inspect)
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
+app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
 
 
 def _version(value: bool) -> None:

@@ -28,6 +28,8 @@ class UnrolledDecoder(BaseDecoder):
         The number T of unrolled steps.
     step_rule, norm, nonlinearity, final_relu :
         As in `L1AE`; ISTA uses `final_relu` alone.
+    device : str, optional
+        A torch device such as "cuda" on which the steps run, in float64.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class UnrolledDecoder(BaseDecoder):
         norm: str = "none",
         nonlinearity: str = "sign",
         final_relu: bool = True,
+        device: str | None = None,
     ) -> None:
         self.weights = weights
         self.algorithm = algorithm
@@ -53,6 +56,7 @@ class UnrolledDecoder(BaseDecoder):
         self.norm = norm
         self.nonlinearity = nonlinearity
         self.final_relu = final_relu
+        self.device = device
 
     def _prepare(self) -> None:
         import torch
@@ -66,10 +70,10 @@ class UnrolledDecoder(BaseDecoder):
             kind = UnrolledNetwork
             options |= {"step_rule": self.step_rule, "norm": self.norm, "nonlinearity": self.nonlinearity}
         if self.weights is None:
-            self._network_ = kind(torch.from_numpy(self.A_.copy()), **options).eval()
+            self._network_ = kind(torch.from_numpy(self.A_.copy()), **options).eval().to(self.device or "cpu")
             return
         try:
-            self._network_ = kind.from_weights(self.A_, self.weights, **options)
+            self._network_ = kind.from_weights(self.A_, self.weights, **options).to(self.device or "cpu")
         except RuntimeError as error:
             raise ValueError(
                 f"the weights do not fit a matrix of shape {self.A_.shape} and these options: bind the matrix they "
@@ -80,7 +84,8 @@ class UnrolledDecoder(BaseDecoder):
         import torch
 
         with torch.no_grad():
-            X = self._network_(torch.tensor(Y)).numpy()  # a copy: Y may be read-only
+            rows = torch.tensor(Y, device=self.device)  # a copy: Y may be read-only
+            X = self._network_(rows).cpu().numpy()
         return self._estimate(Y, X, n_steps=self.n_steps)
 
 

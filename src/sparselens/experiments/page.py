@@ -30,10 +30,14 @@ figcaption { color: var(--soft); font-size: .9rem; margin-top: .5rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .35rem .4rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
+table.words td:nth-child(2), table.words th:nth-child(2) { text-align: left; white-space: normal; }
 th { color: var(--soft); font-weight: 600; }
 td.good { font-weight: 700; }
 table.facts td { text-align: left; white-space: normal; vertical-align: top; }
 table.facts td:first-child { color: var(--soft); width: 10rem; }
+a { color: inherit; }
+details { margin: .6rem 0; }
+summary { cursor: pointer; color: var(--soft); }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8rem; overflow-x: auto; }
 """
@@ -49,8 +53,8 @@ def page(title: str, lead: str, body: Sequence[str]) -> str:
     )
 
 
-def heading(text: str) -> str:
-    return f"<h2>{html.escape(text)}</h2>"
+def heading(text: str, anchor: str = "") -> str:
+    return f'<h2 id="{html.escape(anchor)}">{html.escape(text)}</h2>' if anchor else f"<h2>{html.escape(text)}</h2>"
 
 
 def paragraph(text: str) -> str:
@@ -61,11 +65,14 @@ def code(text: str) -> str:
     return f"<pre><code>{html.escape(text)}</code></pre>"
 
 
-def figure(draw: Callable[[str], Any], caption: str) -> str:
-    """A plot, drawn once for a light and once for a dark page: `draw(theme)` returns a matplotlib figure."""
-    light, dark = svg(draw("light")), svg(draw("dark"))
-    # Both drawings stand in one page, so their ids must differ.
-    dark = dark.replace('id="', 'id="dark-').replace("url(#", "url(#dark-").replace('href="#', 'href="#dark-')
+def figure(draw: Callable[[str], Any], caption: str, *, name: str = "") -> str:
+    """A plot, drawn once for a light and once for a dark page: `draw(theme)` returns a matplotlib figure.
+
+    A page with several figures gives each a `name` of its own.
+    """
+    # All drawings stand in one page, so their ids must differ.
+    light = _renamed(svg(draw("light")), f"{name}-") if name else svg(draw("light"))
+    dark = _renamed(svg(draw("dark")), f"dark-{name}-" if name else "dark-")
     return (
         f'<figure role="img" aria-label="{html.escape(caption)}"><div class="only-light">{light}</div>'
         f'<div class="only-dark">{dark}</div><figcaption>{html.escape(caption)}</figcaption></figure>'
@@ -78,8 +85,20 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<table class="facts"><tbody>{lines}</tbody></table>'
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, good: Callable[[str], bool] | None = None) -> str:
-    """A table of texts; cells for which `good` is true are set in bold."""
+def _renamed(drawing: str, prefix: str) -> str:
+    for before in ('id="', "url(#", 'href="#'):
+        drawing = drawing.replace(before, before + prefix)
+    return drawing
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    good: Callable[[str], bool] | None = None,
+    words: bool = False,
+) -> str:
+    """A table of texts; cells for which `good` is true are set in bold; `words`: the second column holds text."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     lines = []
     for row in rows:
@@ -88,4 +107,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, good: Callabl
             for cell in row
         )
         lines.append(f"<tr>{cells}</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    kind = ' class="words"' if words else ""
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )

@@ -18,6 +18,8 @@ STYLE: dict[str, tuple[str, str]] = {
     "PCA": ("#CC79A7", "v"),
     "Partial Fourier": ("#E69F00", "P"),
     "Simple AE": ("#56B4E9", "X"),
+    "4-layer AE": ("#A6761D", "h"),
+    "ISTA-AE": ("#7A5195", "p"),
 }
 _SPARE = ("#F0E442", "*")
 _INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")

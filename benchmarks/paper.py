@@ -1,0 +1,111 @@
+"""Write docs/paper.md and its figures, and the README's figure, from the stored rows of the paper's cells.
+
+    python benchmarks/paper.py                       # rewrite the page and the figures
+    python benchmarks/paper.py --check               # exit with 1 where the page does not say what the rows say
+    python benchmarks/paper.py --add FILE [FILE]     # first take the rows of other runs into the stored ones
+
+A row that is there already is replaced by one that was measured on at least as many test rows. The rows are made by
+`sparselens reproduce ID -o FOLDER`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from sparselens.experiments.figures import curves
+from sparselens.experiments.paper import EXPERIMENTS, cells_of, find
+from sparselens.experiments.plots import save
+from sparselens.experiments.report import build, pictures, to_markdown
+from sparselens.experiments.spec import Cell
+from sparselens.experiments.store import DONE, read_rows
+
+ROOT = Path(__file__).parent.parent
+ROWS = ROOT / "benchmarks" / "results" / "paper.jsonl"
+PAGE = ROOT / "docs" / "paper.md"
+IMAGES = ROOT / "docs" / "images" / "paper"
+README_FIGURE = ROOT / "docs" / "images" / "fig2.png"
+
+
+def render() -> str:
+    """The page."""
+    text = to_markdown(_sections(), images="images/paper")
+    how = (
+        "Rerun any of it: `sparselens reproduce fig2 --quick` takes minutes, `sparselens reproduce all --device cuda` "
+        "a night, and `sparselens reproduce KEY --from benchmarks/results/paper.jsonl` the one cell whose row has that "
+        "key. This page is written by `python benchmarks/paper.py` from `benchmarks/results/paper.jsonl`."
+    )
+    head, rest = text.split("\n\n|", 1)
+    return f"{head}\n\n{how}\n\n|{rest}"
+
+
+def draw() -> None:
+    """The figures of the page, and the six panels of the README."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    made = pictures(_sections())
+    for old in IMAGES.glob("*.png"):
+        if old.stem not in {picture.name for picture in made}:
+            old.unlink()
+    for picture in made:
+        _save_small(picture.draw("light"), IMAGES / f"{picture.name}.png")
+    _save_small(curves(EXPERIMENTS["fig2"], read_rows([ROWS]), "exact"), README_FIGURE)
+
+
+def _save_small(figure: Any, path: Path) -> None:
+    """A PNG of 128 colours: a third of the size, and nobody sees the difference."""
+    from PIL import Image
+
+    save(figure, path)
+    with Image.open(path) as image:
+        small = image.convert("RGB").quantize(128)
+    small.save(path, optimize=True)
+
+
+def add(files: list[Path]) -> int:
+    """Take rows of other runs; return how many were new or replaced another one."""
+    wanted = {cell.point for cell in cells_of(find("all"))}
+    kept: dict[Any, dict[str, Any]] = {
+        Cell.from_row(row).point: row for row in read_rows([ROWS] if ROWS.exists() else [])
+    }
+    n = 0
+    for row in read_rows(files):
+        point = Cell.from_row(row).point
+        old = kept.get(point)
+        if point in wanted and (old is None or (old != row and _worth(row) >= _worth(old))):
+            kept[point] = row
+            n += 1
+    ROWS.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept.values()), encoding="utf-8")
+    return n
+
+
+def _worth(row: dict[str, Any]) -> int:
+    return row.get("n_rows", 1) if row["status"] == DONE else 0
+
+
+def _sections() -> list[Any]:
+    return build(list(EXPERIMENTS.values()), read_rows([ROWS]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--add", nargs="+", type=Path, default=[])
+    options = parser.parse_args()
+    if options.add:
+        print(f"{add(options.add)} rows taken")
+    text = render()
+    if options.check:
+        stale = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text
+        print("stale: docs/paper.md" if stale else "docs/paper.md says what the rows say")
+        return int(stale)
+    PAGE.write_text(text, encoding="utf-8")
+    draw()
+    print(f"written: {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

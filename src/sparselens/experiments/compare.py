@@ -1,0 +1,186 @@
+"""The stored rows of an experiment, averaged over seeds, against what the paper prints and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from sparselens.experiments.spec import Cell, Claim, Experiment, Published
+from sparselens.experiments.store import DONE, Row
+
+EXACTLY = 1e-10  # an RMSE below this means that every row came back
+AGREES, BETTER, DIFFERS, NOT_RUN = "agrees", "better", "differs", "not run"
+Place = tuple[str, str, int]  # data set, algorithm, m
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One figure of one algorithm on one data set at one m, over seeds."""
+
+    mean: float
+    sd: float | None  # None with a single seed
+    n_seeds: int
+    n_rows: int | None  # test rows of a seed
+    seconds: float | None  # mean seconds of the fit
+    hardware: str
+    n_cut: int  # trainings that a time limit ended
+
+    def __str__(self) -> str:
+        return number(self.mean) + (f" ± {number(self.sd)}" if self.sd is not None else "")
+
+
+def rows_of(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> list[tuple[str, Row]]:
+    """The experiment's finished rows with their algorithm's label; of two runs of a cell the one with more rows."""
+    labels = {
+        (grid.data, grid.sizes, *key): label
+        for grid in experiment.select(quick=quick)
+        for key, label in grid.labels().items()
+    }
+    best: dict[tuple[object, ...], tuple[str, Row]] = {}
+    for row in rows:
+        if row["status"] != DONE:
+            continue
+        cell = Cell.from_row(row)
+        label = labels.get((cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder))
+        if label is None:
+            continue
+        known = best.get(cell.point)
+        if known is None or row.get("n_rows", 0) >= known[1].get("n_rows", 0):
+            best[cell.point] = (label, row)
+    found = list(best.values())
+    if experiment.view == "curves":  # a curve shows every m that was measured, a table those of the paper
+        return found
+    printed = {(grid.data, m) for grid in experiment.select(quick=quick) for m in grid.m}
+    return [pair for pair in found if (pair[1]["data"], pair[1]["m"]) in printed] or found
+
+
+def summarise(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summary]:
+    """Mean and standard deviation over seeds of one metric, at each place, sorted by m."""
+    groups: dict[Place, list[Row]] = {}
+    for label, row in found:
+        if row.get(metric) is not None:
+            groups.setdefault((row["data"], label, row["m"]), []).append(row)
+    return {place: _summary(groups[place], metric) for place in sorted(groups, key=lambda place: place[2])}
+
+
+def _summary(rows: list[Row], metric: str) -> Summary:
+    values = [row[metric] for row in rows]
+    seconds = [row["fit_seconds"] for row in rows if row.get("fit_seconds") is not None]
+    return Summary(
+        mean=fmean(values),
+        sd=stdev(values) if len(values) > 1 else None,
+        n_seeds=len({row["seed"] for row in rows}),
+        n_rows=rows[0].get("n_rows"),
+        seconds=fmean(seconds) if seconds else None,
+        hardware=", ".join(sorted({row["hardware"] for row in rows})),
+        n_cut=sum(row.get("stopped_by") == "callback" for row in rows),
+    )
+
+
+def verdict(published: Published, ours: Summary | None, tolerance: float) -> str:
+    """Whether a figure of ours agrees with the paper's.
+
+    Examples
+    --------
+    >>> ours = Summary(0.3, None, 1, 2000, 1.0, "", 0)
+    >>> verdict(Published("amazon", "ℓ1-AE", 40, "rmse", 0.34), ours, 0.05)
+    'agrees'
+    >>> verdict(Published("amazon", "ℓ1-AE", 40, "rmse", 1e-15), ours, 0.05)
+    'differs'
+    """
+    if ours is None:
+        return NOT_RUN
+    if published.metric == "rmse" and (published.value < EXACTLY or ours.mean < EXACTLY):
+        if published.value < EXACTLY:
+            return AGREES if ours.mean < EXACTLY else DIFFERS
+        return AGREES if published.value <= tolerance else BETTER
+    if abs(ours.mean - published.value) <= tolerance:
+        return AGREES
+    less_is_better = published.metric == "rmse"
+    more_is_better = published.metric in ("p1", "p3", "p5", "exact")
+    if (less_is_better and ours.mean < published.value) or (more_is_better and ours.mean > published.value):
+        return BETTER
+    return DIFFERS
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A claim of the paper on our rows: at how many places it was tested, and where it does not hold."""
+
+    claim: Claim
+    n_places: int
+    exceptions: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return self.n_places > 0 and not self.exceptions
+
+
+def check_claim(claim: Claim, found: Iterable[tuple[str, Row]]) -> Tested:
+    """Look at every data set and m that has the better one and at least one of the others."""
+    summary = summarise(found, claim.metric)
+    sign = 1.0 if claim.metric == "exact" else -1.0
+    n_places, exceptions = 0, []
+    for (data, label, m), mine in summary.items():
+        if label != claim.better or (claim.data and data not in claim.data):
+            continue
+        others = {other: summary[data, other, m] for other in claim.than if (data, other, m) in summary}
+        if not others:
+            continue
+        n_places += 1
+        name, best = max(others.items(), key=lambda pair: sign * pair[1].mean)
+        if sign * (best.mean - mine.mean) > claim.slack:
+            exceptions.append(f"{data}, m = {m}: {name} {number(best.mean)}, {claim.better} {number(mine.mean)}")
+    return Tested(claim, n_places, tuple(exceptions))
+
+
+def spectrum(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summary]:
+    """Mean and standard deviation over m, as the paper prints singular values; seeds are averaged first."""
+    by_m: dict[tuple[str, str], list[Summary]] = {}
+    for (data, label, _), one in summarise(found, metric).items():
+        by_m.setdefault((data, label), []).append(one)
+    out = {}
+    for (data, label), some in by_m.items():
+        values = [one.mean for one in some]
+        out[data, label, 0] = Summary(
+            fmean(values),
+            stdev(values) if len(values) > 1 else None,
+            min(one.n_seeds for one in some),
+            some[0].n_rows,
+            fmean([one.seconds or 0.0 for one in some]),
+            ", ".join(sorted({one.hardware for one in some})),
+            sum(one.n_cut for one in some),
+        )
+    return out
+
+
+def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> Iterator[tuple[str, int]]:
+    """Why cells have no figure, and how many: what does not apply, fails, is missing or was not run."""
+    wanted = {cell.point: cell for grid in experiment.select(quick=quick) for cell in grid.cells()}
+    reasons: dict[str, int] = {}
+    for row in rows:
+        cell = wanted.pop(Cell.from_row(row).point, None)
+        if cell is not None and row["status"] != DONE:
+            text = f"{row['status']}: {row['reason']}"
+            reasons[text] = reasons.get(text, 0) + 1
+    for cell in wanted.values():
+        if cell.seed == 0:
+            text = f"not run: {cell.encoder} on {cell.data}"
+            reasons[text] = reasons.get(text, 0) + 1
+    yield from sorted(reasons.items())
+
+
+def number(value: float) -> str:
+    """Three digits; what is below 1e-10 is zero up to rounding.
+
+    Examples
+    --------
+    >>> number(0.35712), number(2e-15), number(1.0), number(15626)
+    ('0.357', '0', '1.000', '15,626')
+    """
+    if abs(value) < EXACTLY:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if abs(value) >= 0.0005 else f"{value:.0e}"

@@ -1,0 +1,322 @@
+"""The paper beside our stored rows, as one HTML page and as Markdown: what agrees, what differs, what is missing."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparselens.experiments import figures, page
+from sparselens.experiments.compare import (
+    AGREES,
+    BETTER,
+    DIFFERS,
+    NOT_RUN,
+    Place,
+    Summary,
+    check_claim,
+    number,
+    rows_of,
+    spectrum,
+    summarise,
+    unmeasured,
+    verdict,
+)
+from sparselens.experiments.paper import NAMES
+from sparselens.experiments.spec import Experiment
+from sparselens.experiments.store import Row
+
+_SIGNS = {AGREES: "✓ agrees", BETTER: "▲ better", DIFFERS: "✗ differs", NOT_RUN: "– not run"}
+TITLE = "The paper, reproduced"
+LEAD = (
+    "Every table and figure of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019): "
+    "the paper's values, ours, and where they differ. Certificate training, which the paper lacks, is the eleventh "
+    "algorithm. Every figure of ours comes from stored rows; “exact” means ‖x − x̂‖ ≤ 1e-10, and every test row counts."
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: `draw(theme)` makes it."""
+
+    name: str
+    draw: Callable[[str], Any]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; a folded one is shown when it is asked for."""
+
+    header: list[str]
+    lines: list[list[str]]
+    caption: str = ""
+    folded: bool = False
+
+
+@dataclass
+class Section:
+    """What is said about one experiment, and the counts for the table of contents."""
+
+    experiment: Experiment
+    blocks: list[str | Picture | Table | list[str]] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+    claims: list[bool] = field(default_factory=list)
+    n_rows: int = 0
+
+
+def build(experiments: Sequence[Experiment], rows: Sequence[Row], *, quick: bool = False) -> list[Section]:
+    """A section for each experiment."""
+    return [_section(experiment, rows, quick) for experiment in experiments]
+
+
+def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Section:
+    section = Section(experiment)
+    found = rows_of(experiment, rows, quick=quick)
+    section.n_rows = len(found)
+    section.blocks.append(f"The paper shows: {experiment.shows}.")
+    if experiment.view == "curves":
+        section.blocks += [_curves(experiment, rows, metric, quick) for metric in ("exact", "rmse") if found]
+    if experiment.view == "toy" and any(row.get("A") for _, row in found):
+        section.blocks.append(
+            Picture(
+                experiment.id,
+                lambda theme: figures.toy(experiment, rows, quick=quick, theme=theme),
+                "The matrix that ℓ1-AE learned (above) and the norms of its columns (below); the data has its nonzeros "
+                "left of the dotted line.",
+            )
+        )
+        section.blocks.append(_toy_share(found))
+    if experiment.published:
+        made = _sheet if experiment.view in ("facts", "params") else _comparison
+        section.blocks.append(made(section, found))
+        if experiment.why:
+            section.blocks.append(f"Tolerance {number(experiment.tolerance)}. {experiment.why}")
+    for claim in experiment.claims:
+        tested = check_claim(claim, found)
+        if not tested.n_places:
+            section.blocks.append(f"Claim “{claim.text}”: no rows to test it on.")
+            continue
+        section.claims.append(tested.holds)
+        holds = tested.n_places - len(tested.exceptions)
+        section.blocks.append(
+            f"{'✓' if tested.holds else '✗'} Claim “{claim.text}”: holds at {holds} of {tested.n_places} pairs "
+            "of data set and m" + (", not at:" if tested.exceptions else ".")
+        )
+        if tested.exceptions:
+            section.blocks.append(list(tested.exceptions))
+    if experiment.view in ("curves", "table", "toy"):
+        section.blocks += _full_tables(experiment, found, quick)
+    section.blocks += experiment.notes
+    missing = [f"{reason} ({n} cell{'s' if n > 1 else ''})" for reason, n in unmeasured(experiment, rows, quick=quick)]
+    if missing:
+        section.blocks += ["Not measured:", missing]
+    return section
+
+
+def _curves(experiment: Experiment, rows: Sequence[Row], metric: str, quick: bool) -> Picture:
+    what = "rows recovered exactly" if metric == "exact" else "test RMSE"
+    stars = "; stars: the paper" if metric == "rmse" and experiment.published else ""
+    return Picture(
+        f"{experiment.id}-{metric}",
+        lambda theme: figures.curves(experiment, rows, metric, quick=quick, theme=theme),
+        f"{experiment.title}: {what} over m; mean and standard deviation over seeds{stars}.",
+    )
+
+
+def _comparison(section: Section, found: list[tuple[str, Row]]) -> Table:
+    """The paper's values, ours, the difference, the verdict, and where ours come from."""
+    experiment = section.experiment
+    over_m = experiment.view == "spectrum"
+    summaries: dict[str, dict[Place, Summary]] = {
+        metric: (spectrum if over_m else summarise)(found, metric)
+        for metric in dict.fromkeys(one.metric for one in experiment.published)
+    }
+    several = len(summaries) > 1
+    lines = []
+    for one in experiment.published:
+        ours = summaries[one.metric].get((one.data, one.algorithm, one.m))
+        said = verdict(one, ours, experiment.tolerance)
+        section.verdicts.append(said)
+        lines.append(
+            [
+                NAMES.get(one.data, one.data),
+                *([one.metric] if several else []),
+                one.algorithm,
+                *([] if over_m or not one.m else [str(one.m)]),
+                _paper(one.value) + (f" ± {number(one.sd)}" if one.sd is not None else ""),
+                "" if ours is None else str(ours),
+                "" if ours is None else _difference(ours.mean - one.value),
+                _SIGNS[said],
+                "" if ours is None else str(ours.n_seeds),
+                "" if ours is None else _where(ours),
+            ]
+        )
+    header = ["data set", *(["figure"] if several else []), "algorithm"]
+    header += [] if over_m or not experiment.published[0].m else ["m"]
+    return Table([*header, "paper", "ours", "difference", "", "seeds", "trained on, seconds"], lines)
+
+
+def _sheet(section: Section, found: list[tuple[str, Row]]) -> Table:
+    """A line for each data set, a column for each figure: the paper's value, and ours where it is another one."""
+    published = section.experiment.published
+    metrics = list(dict.fromkeys(one.metric for one in published))
+    lines: dict[str, list[str]] = {}
+    for one in published:
+        ours = summarise(found, one.metric).get((one.data, one.algorithm, one.m))
+        said = verdict(one, ours, section.experiment.tolerance)
+        section.verdicts.append(said)
+        text = _paper(one.value)
+        if ours is None:
+            text += " –"
+        elif said == AGREES:
+            text += " ✓" if abs(ours.mean - one.value) < 0.005 else f" ✓ (ours {ours.mean:.4g})"
+        else:
+            text += f" ✗ (ours {ours.mean:,.10g})"
+        lines.setdefault(one.data, [NAMES.get(one.data, one.data)]).append(text)
+    return Table(["data set", *(metric.replace("_", " ") for metric in metrics)], list(lines.values()))
+
+
+def _paper(value: float) -> str:
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:,.10g}"
+
+
+def _difference(value: float) -> str:
+    return "0" if abs(value) < 1e-10 else f"{value:+.3f}" if abs(value) < 1000 else f"{value:+,.0f}"
+
+
+def _where(ours: Summary) -> str:
+    if ours.seconds is None:
+        return ""
+    place = "H200" if "H200" in ours.hardware else "GPU" if "NVIDIA" in ours.hardware else "CPU"
+    cut = f", {ours.n_cut} cut" if ours.n_cut else ""
+    return f"{place}, {ours.seconds:.3g}{cut}"
+
+
+def _full_tables(experiment: Experiment, found: list[tuple[str, Row]], quick: bool) -> list[Any]:
+    """Every measured figure: algorithms by m, a table for each data set."""
+    out: list[Any] = []
+    exact, rmse = summarise(found, "exact"), summarise(found, "rmse")
+    for data in dict.fromkeys(place[0] for place in rmse):
+        ms = sorted({m for name, _, m in rmse if name == data})
+        grids = [grid for grid in experiment.select(quick=quick) if grid.data == data]
+        measured = {label for name, label, _ in rmse if name == data}
+        labels = [label for grid in grids for label in grid.labels().values() if label in measured]
+        lines = []
+        for label in labels:
+            cells = []
+            for m in ms:
+                one = rmse.get((data, label, m))
+                cells.append("" if one is None else f"{100 * exact[data, label, m].mean:.4g}% / {number(one.mean)}")
+            lines.append([label, *cells])
+        some = [one for place, one in rmse.items() if place[0] == data]
+        seeds = sorted({one.n_seeds for one in some})
+        rows = sorted({one.n_rows for one in some if one.n_rows})
+        caption = (
+            f"{NAMES.get(data, data)}: rows exact / RMSE; {_span(seeds)} seed{'s' if seeds != [1] else ''}, "
+            f"{_span(rows)} test rows"
+        )
+        out.append(Table(["algorithm", *(f"m = {m}" for m in ms)], lines, caption, folded=True))
+    return out
+
+
+def _span(values: list[int]) -> str:
+    if not values:
+        return "no"
+    return f"{values[0]:,}" if len(values) == 1 else f"{values[0]:,} to {values[-1]:,}"
+
+
+def _toy_share(found: list[tuple[str, Row]]) -> str:
+    A = next(row["A"] for _, row in found if row.get("A"))
+    squares = [sum(line[j] ** 2 for line in A) for j in range(len(A[0]))]
+    return f"The first 20 of 100 columns hold {sum(squares[:20]) / sum(squares):.1%} of the matrix's squared entries."
+
+
+# ---- as a page, and as Markdown -----------------------------------------------------------------------------
+
+
+def contents(sections: Sequence[Section]) -> Table:
+    """One line for each experiment: how many figures agree (or are better), how many claims hold everywhere."""
+    lines = []
+    for section in sections:
+        told = [verdict for verdict in section.verdicts if verdict != NOT_RUN]
+        good = sum(verdict in (AGREES, BETTER) for verdict in told)
+        lines.append(
+            [
+                section.experiment.id,
+                section.experiment.title,
+                f"{good} of {len(told)}" if told else "",
+                f"{sum(section.claims)} of {len(section.claims)}" if section.claims else "",
+                str(section.n_rows),
+            ]
+        )
+    return Table(["", "what", "figures that agree", "claims that hold", "cells measured"], lines)
+
+
+def to_html(sections: Sequence[Section], *, title: str = TITLE, lead: str = LEAD) -> str:
+    """One page that stands alone."""
+    body = [_contents_html(sections)]
+    for section in sections:
+        body.append(page.heading(f"{section.experiment.id}: {section.experiment.title}", section.experiment.id))
+        for block in section.blocks:
+            if isinstance(block, str):
+                body.append(page.paragraph(block))
+            elif isinstance(block, Picture):
+                body.append(page.figure(block.draw, block.caption, name=block.name))
+            elif isinstance(block, Table):
+                words = len(block.header) > 1 and block.header[1] == "algorithm"
+                made = page.table(block.header, block.lines, good=lambda cell: "✗" in cell, words=words)
+                if block.folded:
+                    made = f"<details><summary>{html.escape(block.caption)}</summary>{made}</details>"
+                body.append(made)
+            else:
+                body.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in block) + "</ul>")
+        body.append('<p><a href="#top">contents</a></p>')
+    return page.page(title, lead, body)
+
+
+def _contents_html(sections: Sequence[Section]) -> str:
+    made = contents(sections)
+    text = page.table(made.header, made.lines, words=True)
+    for section in sections:
+        name = html.escape(section.experiment.id)
+        text = text.replace(f"<td>{name}</td>", f'<td><a href="#{name}">{name}</a></td>', 1)
+    return f'<div id="top">{text}</div>'
+
+
+def to_markdown(sections: Sequence[Section], *, images: str = "figures", title: str = TITLE, lead: str = LEAD) -> str:
+    """The same as Markdown; pictures are linked as ``images/NAME.png``."""
+    made = contents(sections)
+    links = [[f"[{line[0]}](#{_slug(f'{line[0]}: {line[1]}')})", *line[1:]] for line in made.lines]
+    parts = [f"# {title}", lead, _markdown_table(made.header, links)]
+    for section in sections:
+        parts.append(f"## {section.experiment.id}: {section.experiment.title}")
+        for block in section.blocks:
+            if isinstance(block, str):
+                parts.append(block)
+            elif isinstance(block, Picture):
+                parts.append(f"![{block.caption}]({images}/{block.name}.png)\n\n*{block.caption}*")
+            elif isinstance(block, Table):
+                parts.append(
+                    (f"{block.caption}:\n\n" if block.caption else "") + _markdown_table(block.header, block.lines)
+                )
+            else:
+                parts.append("\n".join(f"- {item}" for item in block))
+    return "\n\n".join(parts) + "\n"
+
+
+def _slug(title: str) -> str:
+    """The anchor that GitHub and MyST give a heading."""
+    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
+    return kept.replace(" ", "-")
+
+
+def _markdown_table(header: list[str], lines: list[list[str]]) -> str:
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in [header, ["---"] * len(header), *lines]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in escaped)
+
+
+def pictures(sections: Sequence[Section]) -> list[Picture]:
+    """All pictures of the sections."""
+    return [block for section in sections for block in section.blocks if isinstance(block, Picture)]

@@ -1,0 +1,186 @@
+"""Walk the cells of experiments: skip what is stored, share fits, run side by side, survive any kill.
+
+The unit of work is a fit with all of its decoders. A worker appends each row to the store as soon as it is measured,
+so that a run which is killed at any point goes on from there when it is started again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparselens.experiments.measure import Options, measure
+from sparselens.experiments.spec import Cell
+from sparselens.experiments.store import FAILED, Store, facts
+
+Job = tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands: fits done, fits in all, what was just done, and the seconds that the rest may take."""
+
+    done: int
+    total: int
+    text: str
+    seconds_left: float | None
+
+
+def plan(cells: Iterable[Cell], finished: set[str]) -> list[Job]:
+    """The cells that are not finished, grouped by the fit that they share, in the order of their first mention.
+
+    Examples
+    --------
+    >>> a, b = (Cell("toy", "gaussian", 10, decoder) for decoder in ("l1", "l1-pos"))
+    >>> [len(job) for job in plan([a, b, a], finished=set())], plan([a, b], finished={a.key, b.key})
+    ([2], [])
+    """
+    jobs: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        if cell.key not in finished:
+            jobs.setdefault(cell.fit_key, {})[cell.key] = cell
+    return [tuple(job.values()) for job in jobs.values()]
+
+
+def run(
+    cells: Iterable[Cell],
+    store: Store,
+    options: Options,
+    *,
+    n_jobs: int = 1,
+    time_limit: float | None = None,
+    retry: bool = False,
+    callback: Callable[[Progress], None] | None = None,
+) -> bool:
+    """Measure every cell that the store does not have yet.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    store : Store
+    options : Options
+    n_jobs : int
+        Fits that run side by side, a process with one thread each. 1 runs in this process.
+    time_limit : float, optional
+        Begin no fit after so many seconds.
+    retry : bool
+        Measure cells again that are stored as failed.
+    callback : callable, optional
+        Called with a `Progress` after every fit.
+
+    Returns
+    -------
+    Whether everything was measured: False where the time limit left cells out.
+    """
+    jobs = plan(cells, store.finished(retry=retry))
+    began = time.perf_counter()
+    done = 0
+
+    def tell(job: Job) -> None:
+        nonlocal done
+        done += 1
+        if callback is not None:
+            left = (time.perf_counter() - began) / done * (len(jobs) - done)
+            callback(Progress(done, len(jobs), str(job[0]), left))
+
+    def in_time() -> bool:
+        return time_limit is None or time.perf_counter() - began < time_limit
+
+    if n_jobs == 1:
+        for job in jobs:
+            if not in_time():
+                return False
+            work(job, store.path, options)
+            tell(job)
+        return True
+    waiting = list(reversed(jobs))
+    while waiting and in_time():
+        lost = _run_pool(waiting, store, options, n_jobs, in_time, tell)
+        for job in lost:  # a process died: find out which fit it was by running each alone
+            if not in_time():
+                return False
+            _run_alone(job, store, options)
+            tell(job)
+    return not waiting
+
+
+def work(job: Job, path: Path, options: Options) -> None:
+    """Measure the cells of one fit and append their rows."""
+    store = Store(path)
+    for row in measure(job, options):
+        store.append(row)
+
+
+def _run_pool(
+    waiting: list[Job],
+    store: Store,
+    options: Options,
+    n_jobs: int,
+    in_time: Callable[[], bool],
+    tell: Callable[[Job], None],
+) -> list[Job]:
+    """Take jobs from the end of `waiting` until it is empty; return those that were under way when a process died."""
+    running: dict[Future[None], Job] = {}
+    with _pool(n_jobs) as pool:
+        try:
+            while running or (waiting and in_time()):
+                while waiting and len(running) < n_jobs and in_time():
+                    job = waiting.pop()
+                    running[pool.submit(work, job, store.path, options)] = job
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    future.result()
+                    tell(running.pop(future))
+        except BrokenProcessPool:
+            return list(running.values())
+    return []
+
+
+def _run_alone(job: Job, store: Store, options: Options) -> None:
+    left = tuple(cell for cell in job if cell.key not in store.finished())
+    if not left:
+        return
+    with _pool(1) as pool:
+        try:
+            pool.submit(work, left, store.path, options).result()
+        except BrokenProcessPool:
+            why = {"status": FAILED, "reason": "the process died (out of memory?)"} | facts(options.device)
+            for cell in left:
+                if cell.key not in store.finished():
+                    store.append(cell.as_row() | why)
+
+
+def _pool(n_jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(n_jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
+
+
+def _begin_worker() -> None:
+    """One thread each, and no life after the parent's."""
+    import torch
+
+    torch.set_num_threads(1)
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def count_fits(cells: Sequence[Cell]) -> int:
+    """How many fits the cells need.
+
+    Examples
+    --------
+    >>> count_fits([Cell("toy", "gaussian", 10, "l1"), Cell("toy", "gaussian", 10, "l1-pos")])
+    1
+    """
+    return len({cell.fit_key for cell in cells})

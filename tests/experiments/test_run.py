@@ -1,0 +1,191 @@
+"""Runs: what is stored is not run again, a kill at any point loses nothing, and no failure is lost."""
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+import warnings
+
+import pytest
+
+from sparselens.experiments import measure as measuring
+from sparselens.experiments import run as running
+from sparselens.experiments.measure import Options, measure
+from sparselens.experiments.run import plan, run, work
+from sparselens.experiments.spec import Cell, as_params
+from sparselens.experiments.store import DONE, FAILED, MISSING, NOT_APPLICABLE, Store, table
+
+SIZES = (60, 20, 20)
+SHORT = as_params({"max_epochs": 2, "n_steps": 2, "validation_interval": 1})
+CELLS = [
+    Cell("toy", encoder, m, decoder, seed=seed, params=params, sizes=SIZES)
+    for seed in (0, 1)
+    for m in (10, 15)
+    for encoder, decoder, params in (
+        ("gaussian", "l1-pos", ()),
+        ("gaussian", "l1", ()),
+        ("gaussian", "cosamp-pos", ()),
+        ("pca", "transpose", ()),
+        ("l1ae", "own", SHORT),
+        ("l1ae", "l1-pos", SHORT),
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The table of an uninterrupted run."""
+    store = Store(tmp_path_factory.mktemp("reference") / "results.jsonl")
+    assert run(CELLS, store, Options())
+    return table(store.rows())
+
+
+def test_every_cell_has_a_row_that_says_what_it_is(reference):
+    assert {row["key"] for row in reference} == {cell.key for cell in CELLS}
+    for row in reference:
+        assert row["status"] == DONE
+        assert Cell.from_row(row) in CELLS
+        assert row["n_rows"] == SIZES[2]
+        assert 0 <= row["exact"] <= row["exact_1e6"] <= 1
+        assert {"version", "commit", "hardware", "torch", "made_by", "rmse", "certified"} <= set(row)
+    assert {row["certified"] for row in reference if row["decoder"].startswith("l1")} == {1.0}
+    assert {row["certified"] for row in reference if row["decoder"] in ("own", "transpose")} == {0.0}
+
+
+def test_cells_that_share_a_fit_are_fitted_once(monkeypatch, tmp_path):
+    fitted = []
+    fit = measuring.fit
+    monkeypatch.setattr(measuring, "fit", lambda cell, *rest: fitted.append(cell.fit_key) or fit(cell, *rest))
+    run(CELLS[:6], Store(tmp_path / "results.jsonl"), Options())
+    assert len(fitted) == len(set(fitted)) == 3
+
+
+def test_what_is_stored_is_not_run_again(reference, tmp_path, monkeypatch):
+    store = Store(tmp_path / "results.jsonl")
+    for row in reference:
+        store.append(row)
+    monkeypatch.setattr(measuring, "fit", lambda *rest: pytest.fail("fitted again"))
+    assert run(CELLS, store, Options())
+    assert table(store.rows()) == reference
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork and kill")
+def test_killed_ten_times_at_random_the_table_is_that_of_an_uninterrupted_run(reference, tmp_path):
+    store, options, rng = Store(tmp_path / "results.jsonl"), Options(models=tmp_path / "models"), random.Random(0)
+
+    def size():
+        return store.path.stat().st_size if store.path.exists() else 0
+
+    for _ in range(10):
+        enough = size() + rng.randrange(3000)  # a row has some 800 bytes
+        child = _forked_run(store, options)
+        while size() <= enough and os.waitpid(child, os.WNOHANG) == (0, 0):
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0.0, 0.01))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        # as if killed while writing: without the end of the last line
+        os.truncate(store.path, max(0, size() - rng.randrange(1200)))
+    assert run(CELLS, store, options)
+    assert table(store.rows()) == reference
+
+
+def _forked_run(store, options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fork warns where threads exist; the child uses one
+        child = os.fork()
+    if child == 0:  # pragma: no cover - killed
+        try:
+            run(CELLS, store, options)
+        finally:
+            os._exit(0)
+    return child
+
+
+def test_processes_side_by_side_give_the_same_table(reference, tmp_path):
+    store, seen = Store(tmp_path / "results.jsonl"), []
+    assert run(CELLS, store, Options(), n_jobs=2, callback=seen.append)
+    assert table(store.rows()) == reference
+    assert [now.done for now in seen] == list(range(1, len(seen) + 1))
+    assert seen[-1].total == len(plan(CELLS, set())) == len(seen)
+    assert seen[-1].seconds_left == 0.0
+
+
+def test_a_kept_model_gives_the_same_rows_as_a_new_fit(reference, tmp_path):
+    options = Options(models=tmp_path / "models")
+    cells = [cell for cell in CELLS if cell.encoder == "l1ae"][:2]
+    for cell in cells:  # one after the other: the second takes the model of the first
+        (row,) = measure([cell], options)
+        assert table([row]) == [one for one in reference if one["key"] == cell.key]
+    assert row["from_cache"]
+    assert [path.name for path in (tmp_path / "models").iterdir()] == [cells[0].fit_key]
+
+
+def test_a_time_limit_begins_no_other_fit(tmp_path):
+    store = Store(tmp_path / "results.jsonl")
+    assert not run(CELLS, store, Options(), time_limit=0.0)
+    assert store.rows() == []
+
+
+def test_a_limit_on_the_fit_is_said_in_the_row():
+    cell = Cell("toy", "l1ae", 10, "l1-pos", params=as_params({"max_epochs": 10_000}), sizes=SIZES)
+    (row,) = measure([cell], Options(fit_seconds=0.0))
+    assert (row["status"], row["stopped_by"]) == (DONE, "callback")
+
+
+def test_a_decoder_that_does_not_apply_is_stored_with_the_reason():
+    cells = [Cell("synthetic3", "gaussian", 10, decoder, sizes=SIZES) for decoder in ("cosamp-pos", "l1-pos")]
+    first, second = measure(cells, Options())
+    assert (first["status"], second["status"]) == (NOT_APPLICABLE, DONE)
+    assert first["reason"] == "model-based CoSaMP needs a model of the supports, and none is known for synthetic3"
+
+
+def test_data_that_is_not_there_is_stored_as_missing_without_naming_the_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARSELENS_DATA", str(tmp_path))
+    (row,) = measure([Cell("rcv1-mulan", "gaussian", 10, "l1-pos")], Options())
+    assert row["status"] == MISSING
+    assert "needs the file" in row["reason"]
+    assert str(tmp_path) not in row["reason"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (Cell("toy", "pca", 99, "transpose", sizes=(30, 10, 10)), "ValueError: the training rows"),
+        (Cell("toy", "gaussian", 101, "l1-pos", sizes=SIZES), "ValueError: n_components"),
+        (Cell("toy", "gaussian", 10, "own", sizes=SIZES), "AttributeError"),
+    ],
+)
+def test_a_cell_that_fails_is_stored_with_its_error(cell, reason):
+    (row,) = measure([cell], Options())
+    assert row["status"] == FAILED
+    assert row["reason"].startswith(reason)
+
+
+def test_a_process_that_dies_loses_no_cell(tmp_path, monkeypatch):
+    store = Store(tmp_path / "results.jsonl")
+    cells = [Cell("toy", "gaussian", m, "l1-pos", sizes=SIZES) for m in (10, 12)]
+    deadly = Cell("toy", "dies", 11, "l1-pos", sizes=SIZES)
+    monkeypatch.setattr(running, "work", _work)
+    run([cells[0], deadly, cells[1]], store, Options(), n_jobs=2)
+    status = {row["m"]: (row["status"], row.get("reason")) for row in store.rows()}
+    assert status == {10: (DONE, None), 12: (DONE, None), 11: (FAILED, "the process died (out of memory?)")}
+
+
+def _work(job, path, options):
+    if job[0].encoder == "dies":
+        os._exit(9)
+    work(job, path, options)
+
+
+def test_a_row_names_its_cell_by_a_key_that_depends_on_nothing_else():
+    cell = Cell("synthetic1", "l1ae", 10, "l1-pos", params=as_params({"n_steps": 5, "n_hidden": [1, 2]}))
+    again = Cell.from_row(cell.as_row())
+    assert again == cell
+    assert again.key == cell.key
+    assert cell.fit_key == Cell.from_row(cell.as_row() | {"decoder": "own", "n_test": 5}).fit_key
+    for other in ({"seed": 1}, {"m": 11}, {"sizes": [1, 2, 3]}, {"params": {}}):
+        assert Cell.from_row(cell.as_row() | other).fit_key != cell.fit_key

@@ -1,0 +1,74 @@
+"""The table of results: whole after any kill, and readable by anyone."""
+
+import json
+
+import pytest
+
+from sparselens.experiments.store import DONE, FAILED, MISSING, Store, read_rows, table
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "deep" / "results.jsonl")
+
+
+def test_of_several_rows_with_one_key_the_last_counts(store):
+    for value in (1, 2):
+        store.append({"key": "a", "status": DONE, "value": value})
+    store.append({"key": "b", "status": DONE, "value": 3})
+    assert [row["value"] for row in store.rows()] == [2, 3]
+    assert len(store.path.read_text().splitlines()) == 3
+
+
+def test_a_line_cut_at_any_byte_is_neither_read_nor_in_the_way(store):
+    store.append({"key": "a", "status": DONE, "text": "ℓ1"})
+    whole = store.path.read_bytes()
+    line = json.dumps({"key": "b", "status": DONE, "text": "ℓ1"}, ensure_ascii=False).encode() + b"\n"
+    for cut in range(len(line)):
+        store.path.write_bytes(whole + line[:cut])
+        assert [row["key"] for row in store.rows()] == ["a"]
+        store.append({"key": "c", "status": DONE})
+        assert [row["key"] for row in store.rows()] == ["a", "c"]
+        assert len(store.path.read_bytes().splitlines()) == 2
+
+
+def test_a_store_that_is_one_unfinished_line_begins_anew(store):
+    store.path.parent.mkdir()
+    store.path.write_bytes(b'{"key": "a"')
+    store.append({"key": "b", "status": DONE})
+    assert [row["key"] for row in store.rows()] == ["b"]
+
+
+def test_a_finished_line_that_is_not_json_is_an_error_that_shows_it(store):
+    store.append({"key": "a", "status": DONE})
+    with store.path.open("a") as file:
+        file.write("not json\n")
+    with pytest.raises(ValueError, match=r"results\.jsonl holds a line that is not JSON: b'not json"):
+        store.rows()
+
+
+def test_missing_data_is_tried_again_and_failures_on_request(store):
+    for key, status in (("a", DONE), ("b", FAILED), ("c", MISSING)):
+        store.append({"key": key, "status": status})
+    assert store.finished() == {"a", "b"}
+    assert store.finished(retry=True) == {"a"}
+
+
+def test_a_row_that_json_cannot_say_is_refused_and_nothing_is_written(store):
+    store.append({"key": "a", "status": DONE})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        store.append({"key": "b", "value": float("nan")})
+    assert len(store.path.read_text().splitlines()) == 1
+
+
+def test_the_table_leaves_out_what_a_clock_gives():
+    rows = [{"key": "b", "fit_seconds": 1.0, "exact": 0.5}, {"key": "a", "decode_seconds": 2.0, "exact": 1.0}]
+    assert table(rows) == [{"key": "a", "exact": 1.0}, {"key": "b", "exact": 0.5}]
+
+
+def test_a_folder_stands_for_every_file_of_rows_in_it(store):
+    store.append({"key": "a", "status": DONE})
+    Store(store.path.with_name("more.jsonl")).append({"key": "b", "status": DONE})
+    assert {row["key"] for row in read_rows([store.path.parent])} == {"a", "b"}
+    with pytest.raises(FileNotFoundError, match=r"there is no .*nowhere: name a results file"):
+        read_rows([store.path.parent / "nowhere"])
