@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sparselens.cli import codes
+
 if TYPE_CHECKING:
     from sparselens.filejobs import FileReport
 
@@ -93,7 +95,7 @@ def decode(
         )
     _say(report, as_json)
     if report.n_certified < report.n_rows:
-        raise typer.Exit(1)
+        raise typer.Exit(codes.UNCERTIFIED)
 
 
 def _rows(data: str, part: str, file_format: str | None) -> Any:
