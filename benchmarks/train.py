@@ -261,7 +261,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeat", type=int, default=7, help="turns of the epoch case")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch on the CPU")
-    parser.add_argument("--precision", default="highest", help="highest or high (TF32 on a GPU)")
+    parser.add_argument("--precision", default="high", help="high (TF32 on a GPU) or highest")
     parser.add_argument("--method", default="auto", help="method of L1Decoder")
     parser.add_argument("--no-compile", action="store_true", help="leave the passes on a GPU to eager torch")
     parser.add_argument("--one", help=argparse.SUPPRESS)

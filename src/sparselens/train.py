@@ -165,6 +165,7 @@ def train(
     gradient_of = _GraphedGradient(task) if _use_graph(task) else _gradient
     began, device = time.perf_counter(), next(module.parameters()).device
     n_batches = math.ceil(task.n_rows / settings.batch_size)
+    precision = settings.matmul_precision if device.type == "cuda" else "highest"
 
     while not history.stopped_by:
         epoch = history.n_epochs
@@ -172,7 +173,7 @@ def train(
         order, generator = _epoch_order(task.n_rows, settings.seed, epoch)
         local, bounds, shares = team.share(order, settings.batch_size)
         total = torch.zeros((), dtype=torch.float64, device=device)
-        with _matmul_precision(settings.matmul_precision):
+        with _matmul_precision(precision):
             for i, batch in enumerate(task.batches(local, bounds, generator)):
                 rate = task.rate((epoch * n_batches + i) / (settings.max_epochs * n_batches))
                 for group, base in zip(optimizer.param_groups, base_rates, strict=True):
@@ -192,7 +193,7 @@ def train(
         score = None
         if history.n_epochs % settings.validation_interval == 0 or history.n_epochs == settings.max_epochs:
             module.eval()
-            with torch.no_grad(), _matmul_precision(settings.matmul_precision):
+            with torch.no_grad(), _matmul_precision(precision):
                 score = float(task.validate())
             _check_finite(score, "validation loss", epoch, task)
             history.epoch.append(history.n_epochs)

@@ -246,7 +246,7 @@ class SimpleAE(TrainedEncoder, LinearEncoder):
         validation_fraction: float = 0.2,
         normalize: bool = True,
         device: str = "auto",
-        matmul_precision: str = "highest",
+        matmul_precision: str = "high",
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -379,7 +379,7 @@ class DeepAE(TrainedEncoder):
         validation_fraction: float = 0.2,
         normalize: bool = True,
         device: str = "auto",
-        matmul_precision: str = "highest",
+        matmul_precision: str = "high",
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | None = None,
     ) -> None:

@@ -79,8 +79,9 @@ class L1AE(TrainedEncoder, LinearEncoder):
         Train on rows of unit ℓ2 norm, as the paper does. A measures rows of any size.
     device : "auto", "cpu", "cuda" or "cuda:N"
         "auto" takes a GPU where there is one.
-    matmul_precision : "highest" or "high"
-        "high" lets a GPU multiply in TF32 while training; encoding and decoding stay in float64.
+    matmul_precision : "high" or "highest"
+        "high" lets a GPU multiply in TF32 while training, which halves the time of an epoch on RCV1 and changes no
+        result that we measured; encoding and decoding stay in float64. A CPU trains in full float32.
     checkpoint : path, optional
         A folder to keep the state in; `fit` goes on from the state it finds there.
     random_state : int, optional
@@ -138,7 +139,7 @@ class L1AE(TrainedEncoder, LinearEncoder):
         validation_fraction: float = 0.2,
         normalize: bool = True,
         device: str = "auto",
-        matmul_precision: str = "highest",
+        matmul_precision: str = "high",
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -287,7 +288,7 @@ class ISTAAE(TrainedEncoder, LinearEncoder):
         validation_fraction: float = 0.2,
         normalize: bool = True,
         device: str = "auto",
-        matmul_precision: str = "highest",
+        matmul_precision: str = "high",
         checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | None = None,
     ) -> None:
