@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tokenize
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -104,7 +105,9 @@ class ArrayStream:
     def __init__(self, stream: IO[bytes], size: int, where: str) -> None:
         try:
             version = np.lib.format.read_magic(stream)
-            self.shape, self.fortran_order, self.dtype = _HEADERS[version](stream)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about how old the file is, which concerns nobody here
+                self.shape, self.fortran_order, self.dtype = _HEADERS[version](stream)
         except _BAD_HEADER as error:
             raise CorruptFileError(f"{where} has no readable header ({error}).") from None
         if self.dtype.hasobject:
