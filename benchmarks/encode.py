@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from facts import facts
 
 import sparselens as sl
+from facts import facts
 
 CASES = {"synthetic1": (20, 60), "amazon": (20, 60, 120), "rcv1-mulan": (200,)}
 

@@ -53,13 +53,19 @@ def read_npz(path: str | os.PathLike[str]) -> sp.csr_array:
 def read_npy(path: str | os.PathLike[str]) -> sp.csr_array:
     """Read a dense two-dimensional array of `numpy.save` as CSR, some rows at a time."""
     path = existing_file(path)
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")  # refuses object arrays
-    except (*_BAD_HEADER, OSError) as error:
-        raise CorruptFileError(f"{path} is not a readable .npy array ({error}).") from None
-    if array.ndim != 2:
-        raise CorruptFileError(f"{path} holds an array with {array.ndim} dimension(s): a matrix was expected.")
-    return csr_of_dense(_real(array, "the array", path))
+    with open(path, "rb") as stream:
+        array = ArrayStream(stream, path.stat().st_size, f"{path} is not a readable .npy array: it")
+        if len(array.shape) != 2:
+            raise CorruptFileError(
+                f"{path} holds an array with {len(array.shape)} dimension(s): a matrix was expected."
+            )
+        check_real(array.dtype, "the array", path)
+        n, d = array.shape
+        if array.fortran_order or n == 0:
+            return csr_of_dense(array.read_all())
+        at_once = max(1, _DENSE_AT_ONCE // max(d, 1))
+        blocks = [csr_of_dense(array.read(min(at_once, n - row))) for row in range(0, n, at_once)]
+    return sp.vstack(blocks, format="csr")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
