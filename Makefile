@@ -14,9 +14,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# For a night: 20,000 inputs for each test of the readers and the loader.
+# For a night: 10,000 inputs for each of the twelve tests of readers and loaders.
 fuzz: $(VENV)/.dev
-	HYPOTHESIS_PROFILE=nightly $(ONE_THREAD) $(BIN)/python -m pytest tests/test_fuzz.py $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(ONE_THREAD) $(BIN)/python -m pytest tests/test_fuzz.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """No file breaks a reader or the loader: it is read, or refused with one clear error that names it.
 
-The suite tries a few hundred inputs. ``make fuzz`` tries 20,000 for each test, more than 100,000 in all. Every input
+The suite tries a few hundred inputs. ``make fuzz`` tries 10,000 for each test, more than 100,000 in all. Every input
 has its own clock, and the nightly form a limit on memory: a hang or a blow-up is a failure.
 """
 
