@@ -6,13 +6,17 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # BLAS and torch with several threads on a busy machine are far slower than with one.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test fuzz lint docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/sparselens demo --out demo
 
 test: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# For a night: 10,000 inputs for each of the twelve tests of readers and loaders.
+fuzz: $(VENV)/.dev
+	HYPOTHESIS_PROFILE=fuzz $(ONE_THREAD) $(BIN)/python -m pytest tests/test_fuzz.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

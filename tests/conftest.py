@@ -17,6 +17,9 @@ settings.register_profile(
     "suite", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("nightly", deadline=None, max_examples=20_000)
+settings.register_profile(  # 12 tests of readers and loaders: more than 100,000 inputs in all
+    "fuzz", deadline=None, max_examples=10_000, suppress_health_check=[HealthCheck.too_slow], database=None
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 

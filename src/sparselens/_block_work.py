@@ -23,7 +23,8 @@ def encoding(enc: Any) -> Callable[[Item], Arrays]:
 
     def encode(item: Item) -> Arrays:
         start, block = item
-        return {"Y": enc._encode(check_rows(block, nonnegative=enc._nonnegative, first_row=start))}
+        rows = check_rows(block, nonnegative=enc._nonnegative, first_row=start, canonical=not enc._linear)
+        return {"Y": enc._encode(rows)}
 
     return encode
 

@@ -30,10 +30,12 @@ def check_rows(
     n_features: int | None = None,
     min_rows: int = 1,
     first_row: int = 0,
+    canonical: bool = True,
 ) -> sp.csr_array:
     """Return X as a canonical float64 CSR array of sparse rows, or raise an error that says what to mend.
 
     `first_row` is the number of X's first row in what the user passed, for the messages about a block of it.
+    ``canonical=False`` hands good CSR rows through as they are, for a product, which duplicates do not disturb.
 
     Examples
     --------
@@ -57,6 +59,8 @@ def check_rows(
             f"{name} has {X.shape[1]} columns but {n_features} were expected: "
             "pass rows with the same columns as in fit."
         )
+    if not canonical and _is_plain(X, nonnegative):
+        return sp.csr_array(X)
     out = canonical_csr(X)
     bad = ~np.isfinite(out.data)
     if bad.any():
@@ -200,6 +204,15 @@ def as_numbers(X: Any, name: str) -> Any:
         kind = "complex numbers: Complex data not supported" if array.dtype.kind == "c" else f"dtype {array.dtype}"
         raise ValueError(f"{name} must hold real numbers, got {kind}: convert it first (one-hot encode categories).")
     return array
+
+
+def _is_plain(X: Any, nonnegative: bool) -> bool:
+    """Whether X is CSR and its entries need no second look; a False means nothing yet."""
+    if not (sp.issparse(X) and X.format == "csr" and X.dtype == np.float64):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = bool(np.isfinite(X.data.sum()))  # one sum tells that every entry is finite
+    return finite and not (nonnegative and X.nnz and X.data.min() < 0)
 
 
 def _check_two_dimensional(X: Any, name: str) -> None:

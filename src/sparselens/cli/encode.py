@@ -15,7 +15,9 @@ from sparselens.cli import codes
 if TYPE_CHECKING:
     from sparselens.filejobs import FileReport
 
-Model = Annotated[Path, typer.Argument(help="The folder of a model that `sparselens fit` or enc.save wrote.")]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="The folder of a model that `sparselens fit` or enc.save wrote.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run to the same file stopped.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes of this machine; -1 is all processors.")]
 EngineName = Annotated[str, typer.Option("--engine", help="processes, or dask for a Dask cluster.")]
@@ -26,7 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def encode(
     model: Model,
-    data: Annotated[str, typer.Argument(help="A file of rows, or a data set's name.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file of rows, or a data set's name.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz or .npy file of measurements to write.")],
     lossless: Annotated[
         bool, typer.Option("--lossless", help="Keep rows that would not come back aside: decode returns every row.")
@@ -46,10 +48,11 @@ def encode(
     """
     from sparselens.filejobs import encode_file
 
+    encoder = open_model(model)
     rows = _rows(data, part, file_format)
     with _resumable(out, "encode") as update:
         report = encode_file(
-            model,
+            encoder,
             rows,
             out,
             lossless=lossless,
@@ -66,7 +69,9 @@ def encode(
 
 def decode(
     model: Model,
-    measurements: Annotated[Path, typer.Argument(help="What `sparselens encode` wrote, or any matrix in npz or npy.")],
+    measurements: Annotated[
+        Path, typer.Argument(metavar="Y", help="What `sparselens encode` wrote, or any matrix in npz or npy.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file of rows to write (CSR, status of each row).")],
     resume: Resume = False,
     jobs: Jobs = 1,
@@ -81,9 +86,10 @@ def decode(
     """
     from sparselens.filejobs import decode_file
 
+    encoder = open_model(model)
     with _resumable(out, "decode") as update:
         report = decode_file(
-            model,
+            encoder,
             measurements,
             out,
             resume=resume,
@@ -99,23 +105,15 @@ def decode(
 
 
 def _rows(data: str, part: str, file_format: str | None) -> Any:
-    """The path of a file, or the rows of a data set by name."""
-    from sparselens._validation import check_choice
-    from sparselens.data import list_datasets, load_dataset
+    """The path of a file, to be read in blocks, or the rows of a data set by name."""
+    from sparselens.data import list_datasets
 
-    check_choice(part, "--part", ("train", "valid", "test", "all"))
-    if Path(data).exists() or (data not in {info.name for info in list_datasets()} and Path(data).suffix):
-        if part != "all":
-            raise ValueError(f"{data} is a file and has no parts: leave out --part.")
-        return data
-    if file_format is not None:
-        raise ValueError(f"{data} is a data set: leave out --format.")
-    dataset = load_dataset(data)  # its error names the closest data sets
+    check_word(part, "--part", PARTS)
+    if not Path(data).exists() or (file_format is None and data in {info.name for info in list_datasets()}):
+        return open_source(data, format=file_format).part(part)
     if part != "all":
-        return getattr(dataset, part)
-    import scipy.sparse as sp
-
-    return sp.vstack([dataset.train, dataset.valid, dataset.test], format="csr")
+        raise ValueError(f"{data} is a file and has no parts: leave out --part.")
+    return data
 
 
 @contextmanager

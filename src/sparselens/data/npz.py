@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tokenize
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -52,13 +53,19 @@ def read_npz(path: str | os.PathLike[str]) -> sp.csr_array:
 def read_npy(path: str | os.PathLike[str]) -> sp.csr_array:
     """Read a dense two-dimensional array of `numpy.save` as CSR, some rows at a time."""
     path = existing_file(path)
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")  # refuses object arrays
-    except (*_BAD_HEADER, OSError) as error:
-        raise CorruptFileError(f"{path} is not a readable .npy array ({error}).") from None
-    if array.ndim != 2:
-        raise CorruptFileError(f"{path} holds an array with {array.ndim} dimension(s): a matrix was expected.")
-    return csr_of_dense(_real(array, "the array", path))
+    with open(path, "rb") as stream:
+        array = ArrayStream(stream, path.stat().st_size, f"{path} is not a readable .npy array: it")
+        if len(array.shape) != 2:
+            raise CorruptFileError(
+                f"{path} holds an array with {len(array.shape)} dimension(s): a matrix was expected."
+            )
+        check_real(array.dtype, "the array", path)
+        n, d = array.shape
+        if array.fortran_order or n == 0:
+            return csr_of_dense(array.read_all())
+        at_once = max(1, _DENSE_AT_ONCE // max(d, 1))
+        blocks = [csr_of_dense(array.read(min(at_once, n - row))) for row in range(0, n, at_once)]
+    return sp.vstack(blocks, format="csr")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -104,7 +111,9 @@ class ArrayStream:
     def __init__(self, stream: IO[bytes], size: int, where: str) -> None:
         try:
             version = np.lib.format.read_magic(stream)
-            self.shape, self.fortran_order, self.dtype = _HEADERS[version](stream)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about how old the file is, which concerns nobody here
+                self.shape, self.fortran_order, self.dtype = _HEADERS[version](stream)
         except _BAD_HEADER as error:
             raise CorruptFileError(f"{where} has no readable header ({error}).") from None
         if self.dtype.hasobject:

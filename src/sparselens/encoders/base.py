@@ -35,6 +35,7 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     n_components: int
     _nonnegative = False  # whether X must be nonnegative
+    _linear = False  # whether transform is a product, which takes CSR rows in any order
 
     def fit(self, X: Any, y: Any = None, *, X_valid: Any = None, callback: Callable[..., None] | None = None) -> Self:
         """Learn the measurements from sparse rows.
@@ -94,7 +95,7 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
         )
-        return check_rows(X, nonnegative=self._nonnegative)
+        return check_rows(X, nonnegative=self._nonnegative, canonical=reset or not self._linear)
 
     def _restore(self, arrays: dict[str, np.ndarray], scalars: dict[str, Any]) -> None:
         super()._restore(arrays, scalars)
@@ -124,6 +125,8 @@ class LinearEncoder(BaseEncoder):
     components_ : float64 array of shape (m, d)
         The measurement matrix A, in Fortran order, so that `transform` multiplies by Aᵀ without a copy.
     """
+
+    _linear = True
 
     def decoder(self) -> BaseDecoder:
         """This encoder's default decoder, bound to `components_`: ℓ1-min, with x ≥ 0 where the training rows had it."""
