@@ -155,8 +155,11 @@ def check_output(out: Path, *, replace: bool) -> None:
         if not replace:
             raise FileExistsError(f"{out} holds a model already: choose another folder, or replace it by --overwrite.")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}."):  # raises where nothing can be written
-        pass
+    try:
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}."):
+            pass
+    except OSError as error:  # name the folder, not what was tried in it
+        raise OSError(error.errno, error.strerror, str(out.parent)) from None
 
 
 def checkpoint_of(out: Path) -> Path:
