@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 import sparselens as sl
 from command_line import command
 from helpers import sparse_rows
-from sparselens.cli import codes
+from sparselens.cli import codes, fit
 from sparselens.cli.fit import ENCODERS
 
 FAST = ("--set", "max_steps=48", "--set", "batch_size=16", "--device", "cpu")
@@ -146,6 +147,36 @@ def test_a_model_is_replaced_only_when_asked(rows, tmp_path):
     assert sl.load(out).n_components == 8
     assert command("fit", rows, "-m", 9, "-o", out, "-e", "gaussian", "--overwrite").code == 0
     assert sl.load(out).n_components == 9
+
+
+def test_of_two_fits_to_one_folder_neither_is_lost(rows, tmp_path, monkeypatch):
+    out = tmp_path / "model"
+    X = sparse_rows(20, 30, 4, seed=3)
+
+    def another_process_was_faster(model, X_valid, update):
+        if not out.exists():
+            sl.PCAEncoder(5).fit(X).save(out)
+        return validated(model, X_valid, update)
+
+    validated = fit._validation
+    monkeypatch.setattr(fit, "_validation", another_process_was_faster)
+    ended = command("fit", rows, "-m", 8, "-o", out, "-e", "gaussian")
+    assert ended.code == codes.BAD_INPUT
+    assert f"another process has written {out} meanwhile: this model is in {tmp_path / 'model-2'}" in ended.error
+    assert type(sl.load(out)).__name__ == "PCAEncoder"
+    assert type(sl.load(tmp_path / "model-2")).__name__ == "GaussianEncoder"
+    assert names(tmp_path) == ["model", "model-2", "rows.npz"]
+
+
+def test_a_full_disk_leaves_no_model_and_says_so(rows, tmp_path, monkeypatch):
+    def full(path):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("sparselens.persist.written_whole", full)
+    ended = command("fit", rows, "-m", 8, "-o", tmp_path / "model", *FAST)
+    assert ended.code == codes.FAILED
+    assert "no space left on device: make room and run the command again" in ended.error
+    assert names(tmp_path) == ["model.unfinished", "rows.npz"]  # with --resume the training is not done again
 
 
 def test_resuming_a_finished_fit_does_nothing(rows, tmp_path):

@@ -36,5 +36,11 @@ def test_a_training_tells_its_best_score_and_its_part():
     callback = training(lambda *what: told.append(what), text="m = 4")
     assert callback(SimpleNamespace(best=float("inf"), progress=0.1)) is None
     callback(SimpleNamespace(best=0.25, progress=0.5))
+    callback(SimpleNamespace(best=0.5, progress=0.6))  # the next of several trainings
     callback(3, 10)
-    assert told == [(0.1, 1.0, "m = 4"), (0.5, 1.0, "m = 4 best 0.25"), (3, 10, "m = 4")]
+    assert told == [
+        (0.1, 1.0, "m = 4"),
+        (0.5, 1.0, "m = 4, best score 0.25"),
+        (0.6, 1.0, "m = 4, best score 0.25"),
+        (3, 10, "m = 4"),
+    ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tempfile
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,7 +100,7 @@ def fit(
         raise
     if "checkpoint" in model.get_params():
         model.set_params(checkpoint=None)
-    save_whole(model, out, metrics=facts | {"validation": figures})
+    save_whole(model, out, metrics=facts | {"validation": figures}, replace=overwrite)
     shutil.rmtree(keep, ignore_errors=True)
     _report(model, data, X, X_valid, out, figures, time.perf_counter() - start, as_json)
 
@@ -153,8 +155,11 @@ def check_output(out: Path, *, replace: bool) -> None:
         if not replace:
             raise FileExistsError(f"{out} holds a model already: choose another folder, or replace it by --overwrite.")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}."):  # raises where nothing can be written
-        pass
+    try:
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}."):
+            pass
+    except OSError as error:  # name the folder, not what was tried in it
+        raise OSError(error.errno, error.strerror, str(out.parent)) from None
 
 
 def checkpoint_of(out: Path) -> Path:
@@ -181,16 +186,31 @@ def is_done(out: Path, model: Any, X: sp.csr_array, *, replace: bool) -> bool:
     return False
 
 
-def save_whole(model: Any, out: Path, *, metrics: dict[str, Any]) -> None:
-    """Write the model beside `out` and rename it into place; a model that is there is replaced by its manifest."""
-    if out.is_dir() and any(out.iterdir()):
-        model.save(out, metrics=metrics)
+def save_whole(model: Any, out: Path, *, metrics: dict[str, Any], replace: bool = False) -> None:
+    """Write the model beside `out` and rename it into place; where --overwrite allows, replace the one that is there.
+
+    A model that another process has written there meanwhile stays, and this one gets a name of its own.
+    """
+    if replace and out.is_dir() and any(out.iterdir()):
+        model.save(out, metrics=metrics)  # the manifest is exchanged last, by one rename
         return
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as home:
         written = model.save(Path(home) / "model", metrics=metrics)
-        if out.is_dir():
-            out.rmdir()
-        written.rename(out)
+        if not _renamed(written, out):
+            names = (out.with_name(f"{out.name}-{number}") for number in count(2))
+            other = next(name for name in names if _renamed(written, name))
+            raise FileExistsError(f"another process has written {out} meanwhile: this model is in {other}.")
+
+
+def _renamed(folder: Path, name: Path) -> bool:
+    """Give a folder its name, unless something is there already (an empty folder is nothing)."""
+    try:
+        folder.rename(name)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            return False
+        raise
+    return True
 
 
 # ---- what is said ---------------------------------------------------------------------------------------------

@@ -61,11 +61,15 @@ def training(update: Update, *, text: str = "") -> Callable[..., None]:
     A training tells an event; an encoder that works through columns or rows tells how many of how many.
     """
 
+    best = float("inf")
+
     def told(event: Any, total: float | None = None) -> None:
+        nonlocal best
         if total is not None:
             update(event, total, text)
             return
-        best = f"best {event.best:.4g}" if event.best < float("inf") else ""
-        update(event.progress, 1.0, " ".join(filter(None, [text, best])))
+        best = min(best, event.best)  # a search trains several times, and each begins anew
+        score = f"best score {best:.4g}" if best < float("inf") else ""
+        update(event.progress, 1.0, ", ".join(filter(None, [text, score])))
 
     return told
