@@ -31,7 +31,6 @@ RECIPES = (
 )
 RUNGS = ((1 / 8, 2), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _N_VALIDATIONS = 4  # in the last rung
-_GAIN = 0.01  # a rung that lowers neither the mean nor the best score of its recipes by this part is the last,
 _FAR = 0.5  # unless the best score is below this part of the Gaussian one: then there is structure, and longer helps
 _SIGMAS = 2.0  # a difference below this many standard errors is noise
 EARLY = "every validation row came back"
@@ -110,10 +109,6 @@ class Search:
                 ended.append((total, recipe, A))
                 if self.stopped_by:
                     return
-            before, after = ([one[0] for one in some] for some in (live, ended))
-            stuck = all(f(after) > (1.0 - _GAIN) * f(before) for f in (np.mean, np.min))
-            if stuck and np.min(after) > _FAR * self.gaussian.total:
-                return
             live = sorted(ended, key=lambda one: one[0])[:n_left]
 
     def _train_recipe(
