@@ -219,16 +219,16 @@ def padded_parts(
 
 
 def _similar(rows: np.ndarray, count: np.ndarray, max_parts: int) -> list[np.ndarray]:
-    """Rows in order of length, cut where the length has grown by half."""
+    """Rows in order of length, cut from the longest down: a part is at most half as long again as its shortest."""
     if len(rows) == 0:
         return []
-    cuts = [0]
-    while len(cuts) < max_parts:
-        cut = int(np.searchsorted(count, max(1.5 * count[cuts[-1]], 8), side="right"))
-        if cut >= len(rows):
+    cuts = [len(rows)]
+    while len(cuts) < max_parts and count[cuts[-1] - 1] > 8:
+        cut = int(np.searchsorted(count, count[cuts[-1] - 1] / 1.5, side="left"))
+        if cut == 0:
             break
         cuts.append(cut)
-    return np.split(rows, cuts[1:])
+    return np.split(rows, cuts[:0:-1])
 
 
 def _ranges(start: np.ndarray, length: np.ndarray) -> np.ndarray:
