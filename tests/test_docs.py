@@ -190,6 +190,12 @@ def test_the_api_page_lists_every_public_name():
     assert missing == []
 
 
+def test_the_page_of_the_architecture_names_every_module():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / "src" / "sparselens").iterdir() if not path.name.startswith("_")}
+    assert [name for name in sorted(modules) if f"`{name}`" not in page] == []
+
+
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
