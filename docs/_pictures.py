@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +63,33 @@ def touching(plt: Any, ink: str) -> Any:
     return figure
 
 
-def steps(plt: Any, ink: str) -> Any:
-    """Projected subgradient steps from AᵀAx, with a random and with a learned matrix: T = 10 is a short way."""
+@cache
+def errors_of_steps() -> dict[str, list[float]]:
+    """RMSE after each projected subgradient step from the shortest solution, for two matrices with 20 rows."""
     import sparselens as sl
 
     data = sl.load_dataset("synthetic1", random_state=0)
     x = data.test[:200].toarray()
     encoders = {
-        "Gaussian, m = 20": (sl.GaussianEncoder(20, random_state=0), GREY, "^"),
-        "learned, m = 20": (sl.CertificateEncoder(20, max_steps=200, device="cpu", random_state=0), BLUE, "o"),
+        "Gaussian, m = 20": sl.GaussianEncoder(20, random_state=0),
+        "learned, m = 20": sl.CertificateEncoder(20, max_steps=200, device="cpu", random_state=0),
     }
-    figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
-    for label, (encoder, colour, marker) in encoders.items():
+    errors: dict[str, list[float]] = {label: [] for label in encoders}
+    for label, encoder in encoders.items():
         A = encoder.fit(data.train, X_valid=data.valid).components_
         Q = np.linalg.qr(A.T)[0]  # an orthonormal basis of the measured directions
         iterate = x @ Q @ Q.T
-        errors = []
         for t in range(1, 101):
-            errors.append(np.sqrt(np.mean(((np.maximum(iterate, 0) - x) ** 2).sum(axis=1))))
+            errors[label].append(float(np.sqrt(np.mean(((np.maximum(iterate, 0) - x) ** 2).sum(axis=1)))))
             sign = np.sign(iterate)
             iterate = iterate - (0.03 / t) * (sign - sign @ Q @ Q.T)
+    return errors
+
+
+def steps(plt: Any, ink: str) -> Any:
+    """The first steps of ℓ1 minimisation, with a random and with a learned matrix."""
+    figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
+    for (label, errors), colour, marker in zip(errors_of_steps().items(), (GREY, BLUE), "^o", strict=True):
         axis.plot(np.arange(1, 101), errors, color=colour, marker=marker, markevery=(0, 10), label=label)
     axis.set(xlabel="projected subgradient steps", ylabel="RMSE", ylim=(0, None))
     axis.legend()

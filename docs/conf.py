@@ -56,6 +56,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "plot_gallery": "True",
     "min_reported_time": 60,
+    "write_computation_times": False,
     "remove_config_comments": True,
     "image_srcset": ["2x"],
     "doc_module": ("sparselens",),

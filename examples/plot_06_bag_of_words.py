@@ -45,8 +45,7 @@ print(
 # %%
 # Learned against random
 # ----------------------
-# Words that go together leave a trace in the supports, and a matrix can learn it. The gain is smaller than on a table
-# of categories, because texts are less regular.
+# Words that go together leave a trace in the supports, and a matrix can learn it.
 measurements = (20, 40, 60)
 exact = {"Certificate": [], "Gaussian": []}
 for m in measurements:

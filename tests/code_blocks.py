@@ -80,12 +80,17 @@ def prints(expected: str, got: str) -> bool:
 
 
 def commands() -> Iterator[tuple[Block, str]]:
-    """Every line of every console block, continued lines joined, comments and variables before the command cut off."""
+    """Every command of every console block, without comments and without the variables that are set before it.
+
+    In a block with lines that begin with "$ " these are the commands, and the others are what they print.
+    """
     for page in pages():
         for block in blocks(page):
             if block.language == "console":
-                for line in block.code.replace("\\\n", " ").splitlines():
-                    command = re.sub(r"(^|\s)#.*", "", line).strip().removeprefix("$ ")
+                lines = block.code.replace("\\\n", " ").splitlines()
+                lines = [line for line in lines if line.startswith("$ ")] or lines
+                for line in lines:
+                    command = re.sub(r"(^|\s)#.*", "", line.removeprefix("$ ")).strip()
                     command = re.sub(r"^(\w+=\S+ +)+", "", command)
                     if command:
                         yield block, command

@@ -123,12 +123,16 @@ def test_the_readme_promises_what_its_code_gives(tmp_path, monkeypatch):
 # ---- commands -----------------------------------------------------------------------------------------------
 
 
-def parse(command: str) -> None:
-    """Fail where the program does not know the command or an option; no path need exist."""
+@pytest.fixture(scope="module")
+def program():
     from sparselens.cli.main import app
 
+    return typer.main.get_command(app)
+
+
+def parse(command, node):
+    """Fail where the program does not know the command or an option; no path need exist."""
     words = shlex.split(command)[1:]
-    node = typer.main.get_command(app)
     while hasattr(node, "commands"):
         known = [word for word in words if not word.startswith("-")]
         assert known, f"{command!r} ends before a command"
@@ -143,24 +147,24 @@ def parse(command: str) -> None:
 
 
 @pytest.mark.parametrize(("block", "command"), list(commands()), ids=lambda value: str(value)[:60])
-def test_a_command_that_a_page_names_exists(block, command):
-    program, *words = shlex.split(command)
-    if program == "sparselens":
-        parse(command)
-    elif program == "make":
+def test_a_command_that_a_page_names_exists(block, command, program):
+    first, *words = shlex.split(command)
+    if first == "sparselens":
+        parse(command, program)
+    elif first == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
         assert {word for word in words if "=" not in word} <= set(targets), f"{block}: {command}"
-    elif program in ("python", "torchrun") or program.endswith("python"):
+    elif first in ("python", "torchrun") or first.endswith("python"):
         scripts = [word for word in words if word.endswith(".py") and "/" in word]
         assert all((ROOT / script).exists() for script in scripts), f"{block}: {command}"
 
 
-def test_the_check_of_commands_refuses_what_is_not_there():
-    parse("sparselens data info amazon")
+def test_the_check_of_commands_refuses_what_is_not_there(program):
+    parse("sparselens data info amazon", program)
     with pytest.raises(AssertionError, match="there is no command 'dta'"):
-        parse("sparselens dta list")
+        parse("sparselens dta list", program)
     with pytest.raises(AssertionError, match="there is no option --rowz"):
-        parse("sparselens demo --rowz 5")
+        parse("sparselens demo --rowz 5", program)
 
 
 # ---- links, names, examples ---------------------------------------------------------------------------------
@@ -184,6 +188,12 @@ def test_the_api_page_lists_every_public_name():
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     missing = [name for name in sl._PUBLIC if not re.search(rf"^\s+{name}$", page, flags=re.MULTILINE)]
     assert missing == []
+
+
+def test_the_page_of_the_architecture_names_every_module():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / "src" / "sparselens").iterdir() if not path.name.startswith("_")}
+    assert [name for name in sorted(modules) if f"`{name}`" not in page] == []
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

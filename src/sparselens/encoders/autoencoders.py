@@ -18,7 +18,7 @@ from sparselens._random import derive_rng, derive_seed
 from sparselens._validation import FloatArray, check_choice, check_count, check_positive_float, unit_rows
 from sparselens.decoders.base import BaseDecoder
 from sparselens.decoders.unrolled import FeedForwardDecoder, UnrolledDecoder
-from sparselens.encoders.base import BaseEncoder, LinearEncoder
+from sparselens.encoders.base import BaseEncoder, LinearEncoder, hold_out
 from sparselens.persist import rows_checksum
 from sparselens.train import History, Settings, Task, Team, choose_device, train
 from sparselens.unroll import UnrolledNetwork, truncated_normal
@@ -183,14 +183,9 @@ class TrainedEncoder(BaseEncoder):
 
     def _split(self, X: sp.csr_array, X_valid: sp.csr_array | None, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
         """Training and validation rows, of unit norm where `normalize` asks for it."""
-        fraction = check_positive_float(self.validation_fraction, "validation_fraction")
-        if fraction >= 1:
-            raise ValueError(f"validation_fraction must be below 1, got {fraction}.")
         check_choice(self.normalize, "normalize", (True, False))
-        if X_valid is None:
-            order = derive_rng(seed, role="split").permutation(X.shape[0])
-            n_valid = max(1, round(fraction * len(order)))
-            X, X_valid = (X[order[n_valid:]], X[order[:n_valid]]) if len(order) > n_valid else (X, X)
+        rng = derive_rng(seed, role="split")
+        X, X_valid = hold_out(X, X_valid, fraction=self.validation_fraction, rng=rng)
         return (unit_rows(X), unit_rows(X_valid)) if self.normalize else (X, X_valid)
 
     def _remedies(self, variant: int) -> str:

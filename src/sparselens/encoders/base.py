@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparselens._validation import FloatArray, as_numbers, check_n_components, check_rows
+from sparselens._validation import FloatArray, as_numbers, check_n_components, check_positive_float, check_rows
 from sparselens.decoders.base import BaseDecoder
 from sparselens.persist import Storable, rows_checksum
 
@@ -162,3 +162,26 @@ class LinearEncoder(BaseEncoder):
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+
+def hold_out(
+    X: sp.csr_array, X_valid: sp.csr_array | None, *, fraction: float, rng: np.random.Generator
+) -> tuple[sp.csr_array, sp.csr_array]:
+    """Training and validation rows; without `X_valid` a random part of X, at least one row, is set aside.
+
+    A single row trains and validates.
+
+    Examples
+    --------
+    >>> X = sp.csr_array(np.eye(5))
+    >>> [part.shape[0] for part in hold_out(X, None, fraction=0.2, rng=np.random.default_rng(0))]
+    [4, 1]
+    """
+    fraction = check_positive_float(fraction, "validation_fraction")
+    if fraction >= 1:
+        raise ValueError(f"validation_fraction must be below 1, got {fraction}.")
+    if X_valid is not None:
+        return X, X_valid
+    order = rng.permutation(X.shape[0])
+    n_valid = max(1, round(fraction * len(order)))
+    return (X[order[n_valid:]], X[order[:n_valid]]) if len(order) > n_valid else (X, X)

@@ -18,7 +18,7 @@ from sparselens.decoders.base import BaseDecoder
 from sparselens.decoders.certify import Promise, certify
 from sparselens.encoders._certificate_task import Judge, Recipe
 from sparselens.encoders._search import RECIPES, Search
-from sparselens.encoders.base import LinearEncoder
+from sparselens.encoders.base import LinearEncoder, hold_out
 from sparselens.encoders.random import gaussian_matrix
 from sparselens.persist import rows_checksum
 from sparselens.train import Team, choose_device
@@ -232,14 +232,8 @@ class CertificateEncoder(LinearEncoder):
 
     def _split(self, X: sp.csr_array, X_valid: sp.csr_array | None, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
         """Training and validation rows; at most `_MOST_VALID` of the latter, in an order that the seed gives."""
-        fraction = check_positive_float(self.validation_fraction, "validation_fraction")
-        if fraction >= 1:
-            raise ValueError(f"validation_fraction must be below 1, got {fraction}.")
         rng = derive_rng(seed, role="split")
-        if X_valid is None:
-            order = rng.permutation(X.shape[0])
-            n_valid = max(1, round(fraction * len(order)))
-            X, X_valid = (X[order[n_valid:]], X[order[:n_valid]]) if len(order) > n_valid else (X, X)
-        else:
+        if X_valid is not None:
             X_valid = X_valid[rng.permutation(X_valid.shape[0])]
+        X, X_valid = hold_out(X, X_valid, fraction=self.validation_fraction, rng=rng)
         return X, X_valid[:_MOST_VALID]

@@ -17,6 +17,7 @@ _CSS = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 62rem; color: var(--ink); background: var(--ground);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+h1, p, li { overflow-wrap: anywhere; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; }
 h2 { font-size: 1.25rem; margin: 2.2rem 0 .5rem; }
 p.lead { font-size: 1.1rem; color: var(--soft); margin-top: 0; }
