@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sparselens.data import Dataset, data_root, load_dataset
+from sparselens.experiments import labels
 from sparselens.experiments.algorithms import TRAINED, make_decoder, make_encoder, preset, why_not
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import DONE, FAILED, MISSING, NOT_APPLICABLE, Row, facts
@@ -68,7 +69,7 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
     for cell in cells:
         if cell.decoder == "facts":
             yield cell.as_row() | {"status": DONE} | _facts_of(data) | common
-        elif reason := why_not(cell.decoder, data):
+        elif reason := labels.why_not(data) if cell.encoder in labels.ENCODERS else why_not(cell.decoder, data):
             yield cell.as_row() | {"status": NOT_APPLICABLE, "reason": reason} | common
         else:
             todo.append(cell)
@@ -91,6 +92,9 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
 def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
     """The fitted encoder of a cell, from the folder of models where it is there, and what its rows say about it."""
     from sparselens.persist import load, read_manifest
+
+    if cell.encoder in labels.ENCODERS:
+        return _fit_classifier(cell, data, options)
 
     encoder = make_encoder(
         cell.encoder, cell.data, cell.m, seed=cell.seed, device=options.device, params=dict(cell.params)
@@ -124,8 +128,20 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
     return encoder, row
 
 
+def _fit_classifier(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
+    model = labels.make_classifier(
+        cell.encoder, cell.data, cell.m, seed=cell.seed, device=options.device, params=dict(cell.params)
+    )
+    began, made_by = time.perf_counter(), repr(model)
+    X, Y, _, _ = data.official_split()
+    model.fit(X, Y)
+    return model, {"made_by": made_by, "fit_seconds": time.perf_counter() - began, "from_cache": False}
+
+
 def decode(cell: Cell, encoder: Any, data: Dataset, options: Options) -> Row:
     """How the test rows come back from the cell's decoder."""
+    if cell.encoder in labels.ENCODERS:
+        return labels.scores(encoder, cell.decoder, data)
     if cell.decoder == "matrix":
         return {"A": np.round(encoder.components_, 4).tolist()}
     X = data.test if cell.n_test is None else data.test[: cell.n_test]
