@@ -163,7 +163,7 @@ _ALL: list[Experiment] = [
         ),
         notes=(
             "The quick form runs on Synthetic1 in the place of Amazon, for a few epochs. There tanh, B and T = 0 "
-            "fail as in the paper, but leaving out the norm or the ReLU helps, on Synthetic2 too; the paper has Amazon.",
+            "fail as in the paper, but leaving out the norm or the ReLU helps, on Synthetic2 too (paper: Amazon).",
             '"No batch norm" removes the affine map that the authors\' code computes where the paper says batch '
             "normalisation.",
         ),
