@@ -1,6 +1,7 @@
 """Runs: what is stored is not run again, a kill at any point loses nothing, and no failure is lost."""
 
 import contextlib
+import multiprocessing
 import os
 import random
 import signal
@@ -112,6 +113,18 @@ def test_processes_side_by_side_give_the_same_table(reference, tmp_path):
     assert [now.done for now in seen] == list(range(1, len(seen) + 1))
     assert seen[-1].total == len(plan(CELLS, set())) == len(seen)
     assert seen[-1].seconds_left == 0.0
+
+
+def test_an_interrupted_run_does_not_wait_for_the_fits_under_way(tmp_path):
+    endless = Cell("toy", "l1ae", 10, "l1-pos", params=as_params({"max_epochs": 10**7, "patience": 10**6}))
+    quick = Cell("toy", "gaussian", 10, "l1-pos", sizes=SIZES)
+
+    def interrupt(now):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run([quick, endless], Store(tmp_path / "results.jsonl"), Options(), n_jobs=2, callback=interrupt)
+    assert [child for child in multiprocessing.active_children() if child.is_alive()] == []
 
 
 def test_a_kept_model_gives_the_same_rows_as_a_new_fit(reference, tmp_path):

@@ -139,6 +139,10 @@ def _run_pool(
                     tell(running.pop(future))
         except BrokenProcessPool:
             return list(running.values())
+        except BaseException:  # interrupted: what is under way is not waited for, and is run again the next time
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
     return []
 
 
