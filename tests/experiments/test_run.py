@@ -143,10 +143,11 @@ def test_a_time_limit_begins_no_other_fit(tmp_path):
     assert store.rows() == []
 
 
-def test_a_limit_on_the_fit_is_said_in_the_row():
+def test_a_limit_on_the_fit_is_said_in_the_row_and_the_model_is_not_kept(tmp_path):
     cell = Cell("toy", "l1ae", 10, "l1-pos", params=as_params({"max_epochs": 10_000}), sizes=SIZES)
-    (row,) = measure([cell], Options(fit_seconds=0.0))
+    (row,) = measure([cell], Options(fit_seconds=0.0, models=tmp_path / "models"))
     assert (row["status"], row["stopped_by"]) == (DONE, "callback")
+    assert not (tmp_path / "models").exists()
 
 
 def test_a_decoder_that_does_not_apply_is_stored_with_the_reason():

@@ -95,25 +95,29 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
 
     if cell.encoder in labels.ENCODERS:
         return _fit_classifier(cell, data, options)
-
     encoder = make_encoder(
         cell.encoder, cell.data, cell.m, seed=cell.seed, device=options.device, params=dict(cell.params)
     )
     if options.tf32 and "matmul_precision" in encoder.get_params(deep=False):
         encoder.set_params(matmul_precision="high")
-    made_by = repr(encoder)
+    row: Row = {"made_by": repr(encoder), "from_cache": False}
     kept = options.models / cell.fit_key if options.models is not None and cell.encoder in TRAINED else None
+    if kept is not None and (kept / "manifest.json").exists():
+        row |= {"fit_seconds": read_manifest(kept)["metrics"]["fit_seconds"], "from_cache": True}
+        encoder = load(kept)
+        return encoder, row | _about(encoder)
     began = time.perf_counter()
-    from_cache = kept is not None and (kept / "manifest.json").exists()
-    if from_cache:
-        encoder = load(kept)  # type: ignore[arg-type]
-        seconds = read_manifest(kept)["metrics"]["fit_seconds"]  # type: ignore[arg-type]
-    else:
-        _train(encoder, data, kept, options.fit_seconds)
-        seconds = time.perf_counter() - began
-    if not from_cache and kept is not None and cell.m * data.n_features <= _KEPT_CELLS:
-        encoder.save(kept, metrics={"fit_seconds": seconds})
-    row: Row = {"made_by": made_by, "fit_seconds": seconds, "from_cache": from_cache}
+    _train(encoder, data, kept, options.fit_seconds)
+    row |= {"fit_seconds": time.perf_counter() - began} | _about(encoder)
+    # A training that was cut is not kept: a later run without a limit would take it for a whole one.
+    if kept is not None and row.get("stopped_by") != "callback" and cell.m * data.n_features <= _KEPT_CELLS:
+        encoder.save(kept, metrics={"fit_seconds": row["fit_seconds"]})
+    return encoder, row
+
+
+def _about(encoder: Any) -> Row:
+    """How the training went, what was chosen in it, and the singular values of the matrix."""
+    row: Row = {}
     history = getattr(encoder, "history_", {})
     for name in ("n_epochs", "n_steps", "stopped_by", "best_epoch"):
         if name in history:
@@ -125,7 +129,7 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
         A = encoder.components_
         values = np.sqrt(np.maximum(np.linalg.eigvalsh(A @ A.T), 0.0))
         row |= {"sigma_max": float(values[-1]), "sigma_min": float(values[0])}
-    return encoder, row
+    return row
 
 
 def _fit_classifier(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:

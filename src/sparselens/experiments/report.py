@@ -175,7 +175,7 @@ def _sheet(section: Section, found: list[tuple[str, Row]]) -> Table:
         elif said == AGREES:
             text += " ✓" if abs(ours.mean - one.value) < 0.005 else f" ✓ (ours {ours.mean:.4g})"
         else:
-            text += f" ✗ (ours {ours.mean:,.10g})"
+            text += f" ✗ (ours {ours.mean:,.0f})" if ours.mean >= 1000 else f" ✗ (ours {ours.mean:.4g})"
         lines.setdefault(one.data, [NAMES.get(one.data, one.data)]).append(text)
     return Table(["data set", *(metric.replace("_", " ") for metric in metrics)], list(lines.values()))
 
