@@ -38,14 +38,11 @@ class Options:
         A folder for trained models and for the checkpoints of unfinished trainings.
     fit_seconds : float or None
         Stop a training after so many seconds; its rows say so (``stopped_by`` is "callback").
-    tf32 : bool
-        Let a GPU train in TF32; decoding stays in float64.
     """
 
     device: str = "cpu"
     models: Path | None = None
     fit_seconds: float | None = None
-    tf32: bool = False
 
 
 def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
@@ -98,8 +95,6 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
     encoder = make_encoder(
         cell.encoder, cell.data, cell.m, seed=cell.seed, device=options.device, params=dict(cell.params)
     )
-    if options.tf32 and "matmul_precision" in encoder.get_params(deep=False):
-        encoder.set_params(matmul_precision="high")
     row: Row = {"made_by": repr(encoder), "from_cache": False}
     kept = options.models / cell.fit_key if options.models is not None and cell.encoder in TRAINED else None
     if kept is not None and (kept / "manifest.json").exists():
