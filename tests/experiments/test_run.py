@@ -1,6 +1,7 @@
 """Runs: what is stored is not run again, a kill at any point loses nothing, and no failure is lost."""
 
 import contextlib
+import multiprocessing
 import os
 import random
 import signal
@@ -114,6 +115,18 @@ def test_processes_side_by_side_give_the_same_table(reference, tmp_path):
     assert seen[-1].seconds_left == 0.0
 
 
+def test_an_interrupted_run_does_not_wait_for_the_fits_under_way(tmp_path):
+    endless = Cell("toy", "l1ae", 10, "l1-pos", params=as_params({"max_epochs": 10**7, "patience": 10**6}))
+    quick = Cell("toy", "gaussian", 10, "l1-pos", sizes=SIZES)
+
+    def interrupt(now):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run([quick, endless], Store(tmp_path / "results.jsonl"), Options(), n_jobs=2, callback=interrupt)
+    assert [child for child in multiprocessing.active_children() if child.is_alive()] == []
+
+
 def test_a_kept_model_gives_the_same_rows_as_a_new_fit(reference, tmp_path):
     options = Options(models=tmp_path / "models")
     cells = [cell for cell in CELLS if cell.encoder == "l1ae"][:2]
@@ -130,10 +143,11 @@ def test_a_time_limit_begins_no_other_fit(tmp_path):
     assert store.rows() == []
 
 
-def test_a_limit_on_the_fit_is_said_in_the_row():
+def test_a_limit_on_the_fit_is_said_in_the_row_and_the_model_is_not_kept(tmp_path):
     cell = Cell("toy", "l1ae", 10, "l1-pos", params=as_params({"max_epochs": 10_000}), sizes=SIZES)
-    (row,) = measure([cell], Options(fit_seconds=0.0))
+    (row,) = measure([cell], Options(fit_seconds=0.0, models=tmp_path / "models"))
     assert (row["status"], row["stopped_by"]) == (DONE, "callback")
+    assert not (tmp_path / "models").exists()
 
 
 def test_a_decoder_that_does_not_apply_is_stored_with_the_reason():

@@ -28,7 +28,6 @@ def reproduce(
     rows: Annotated[int | None, typer.Option(min=1, help="Decode so many test rows in the place of all.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Fits side by side; as many as processors.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N: where trained encoders train.")] = "cpu",
-    tf32: Annotated[bool, typer.Option("--tf32", help="Let the GPU train in TF32.")] = False,
     fit_seconds: Annotated[float | None, typer.Option(help="Cut each training after so many seconds.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Begin no fit after so many seconds.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what is stored as failed.")] = False,
@@ -63,7 +62,7 @@ def reproduce(
     )
     if (wanted := _names(encoders)) is not None:
         cells = [cell for cell in cells if cell.encoder in wanted]
-    options = Options(device, out / "models" if keep_models else None, fit_seconds, tf32)
+    options = Options(device, out / "models" if keep_models else None, fit_seconds)
     n_jobs = jobs or (1 if device.startswith("cuda") else min(os.cpu_count() or 1, 8))
     store = Store(out / RESULTS)
     with _told() as tell:

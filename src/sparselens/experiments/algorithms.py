@@ -118,8 +118,6 @@ def make_decoder(name: str, encoder: Any, data: Dataset, *, device: str) -> Any:
 
 def why_not(decoder: str, data: Dataset) -> str | None:
     """The reason for which a decoder does not apply to a data set, or None."""
-    if decoder == "xml":
-        return "the multi-label classifiers are not part of this version"
     if decoder.startswith("cosamp") and data.sparsity is None:
         return f"model-based CoSaMP needs a model of the supports, and none is known for {data.name}"
     return None

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sparselens.data import Dataset, data_root, load_dataset
+from sparselens.experiments import labels
 from sparselens.experiments.algorithms import TRAINED, make_decoder, make_encoder, preset, why_not
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import DONE, FAILED, MISSING, NOT_APPLICABLE, Row, facts
@@ -37,14 +38,11 @@ class Options:
         A folder for trained models and for the checkpoints of unfinished trainings.
     fit_seconds : float or None
         Stop a training after so many seconds; its rows say so (``stopped_by`` is "callback").
-    tf32 : bool
-        Let a GPU train in TF32; decoding stays in float64.
     """
 
     device: str = "cpu"
     models: Path | None = None
     fit_seconds: float | None = None
-    tf32: bool = False
 
 
 def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
@@ -68,7 +66,7 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
     for cell in cells:
         if cell.decoder == "facts":
             yield cell.as_row() | {"status": DONE} | _facts_of(data) | common
-        elif reason := why_not(cell.decoder, data):
+        elif reason := labels.why_not(data) if cell.encoder in labels.ENCODERS else why_not(cell.decoder, data):
             yield cell.as_row() | {"status": NOT_APPLICABLE, "reason": reason} | common
         else:
             todo.append(cell)
@@ -92,24 +90,29 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
     """The fitted encoder of a cell, from the folder of models where it is there, and what its rows say about it."""
     from sparselens.persist import load, read_manifest
 
+    if cell.encoder in labels.ENCODERS:
+        return _fit_classifier(cell, data, options)
     encoder = make_encoder(
         cell.encoder, cell.data, cell.m, seed=cell.seed, device=options.device, params=dict(cell.params)
     )
-    if options.tf32 and "matmul_precision" in encoder.get_params(deep=False):
-        encoder.set_params(matmul_precision="high")
-    made_by = repr(encoder)
+    row: Row = {"made_by": repr(encoder), "from_cache": False}
     kept = options.models / cell.fit_key if options.models is not None and cell.encoder in TRAINED else None
+    if kept is not None and (kept / "manifest.json").exists():
+        row |= {"fit_seconds": read_manifest(kept)["metrics"]["fit_seconds"], "from_cache": True}
+        encoder = load(kept)
+        return encoder, row | _about(encoder)
     began = time.perf_counter()
-    from_cache = kept is not None and (kept / "manifest.json").exists()
-    if from_cache:
-        encoder = load(kept)  # type: ignore[arg-type]
-        seconds = read_manifest(kept)["metrics"]["fit_seconds"]  # type: ignore[arg-type]
-    else:
-        _train(encoder, data, kept, options.fit_seconds)
-        seconds = time.perf_counter() - began
-    if not from_cache and kept is not None and cell.m * data.n_features <= _KEPT_CELLS:
-        encoder.save(kept, metrics={"fit_seconds": seconds})
-    row: Row = {"made_by": made_by, "fit_seconds": seconds, "from_cache": from_cache}
+    _train(encoder, data, kept, options.fit_seconds)
+    row |= {"fit_seconds": time.perf_counter() - began} | _about(encoder)
+    # A training that was cut is not kept: a later run without a limit would take it for a whole one.
+    if kept is not None and row.get("stopped_by") != "callback" and cell.m * data.n_features <= _KEPT_CELLS:
+        encoder.save(kept, metrics={"fit_seconds": row["fit_seconds"]})
+    return encoder, row
+
+
+def _about(encoder: Any) -> Row:
+    """How the training went, what was chosen in it, and the singular values of the matrix."""
+    row: Row = {}
     history = getattr(encoder, "history_", {})
     for name in ("n_epochs", "n_steps", "stopped_by", "best_epoch"):
         if name in history:
@@ -121,11 +124,23 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
         A = encoder.components_
         values = np.sqrt(np.maximum(np.linalg.eigvalsh(A @ A.T), 0.0))
         row |= {"sigma_max": float(values[-1]), "sigma_min": float(values[0])}
-    return encoder, row
+    return row
+
+
+def _fit_classifier(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
+    model = labels.make_classifier(
+        cell.encoder, cell.data, cell.m, seed=cell.seed, device=options.device, params=dict(cell.params)
+    )
+    began, made_by = time.perf_counter(), repr(model)
+    X, Y, _, _ = data.official_split()
+    model.fit(X, Y)
+    return model, {"made_by": made_by, "fit_seconds": time.perf_counter() - began, "from_cache": False}
 
 
 def decode(cell: Cell, encoder: Any, data: Dataset, options: Options) -> Row:
     """How the test rows come back from the cell's decoder."""
+    if cell.encoder in labels.ENCODERS:
+        return labels.scores(encoder, cell.decoder, data)
     if cell.decoder == "matrix":
         return {"A": np.round(encoder.components_, 4).tolist()}
     X = data.test if cell.n_test is None else data.test[: cell.n_test]

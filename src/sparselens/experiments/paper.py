@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparselens.experiments import algorithms as a
+from sparselens.experiments import labels
 from sparselens.experiments import published as p
 from sparselens.experiments.spec import Algorithm, Cell, Claim, Experiment, Grid
 
@@ -31,6 +32,9 @@ NAMES = {
     "rcv1-mulan": "RCV1 (Mulan subsets)",
     "wiki10-31k": "Wiki10-31K",
     "wiki10-like-labels": "Wiki10-like labels (3,400)",
+    "eurlex-4k": "EURLex-4K",
+    "bibtex": "Bibtex",
+    "delicious": "Delicious",
 }
 # What shortens the trainings of quick forms.
 FAST: dict[str, dict[str, Any]] = {
@@ -69,6 +73,18 @@ SEARCHED = Algorithm("depth search", "l1ae", "l1-pos", (("max_steps", 30), ("n_s
 _FACTS = (Algorithm("facts", "none", "facts"),)
 _PRESET = (Algorithm("preset", "none", "preset"),)
 _ELEVEN = (*a.THE_TEN, a.CERTIFICATE)
+_LABELS = (
+    Grid("bibtex", labels.ALGORITHMS, (100,)),
+    Grid("delicious", labels.ALGORITHMS, (100,)),
+    Grid("eurlex-4k", labels.ALGORITHMS, (100,)),
+    Grid("wiki10-31k", labels.ALGORITHMS, (75,)),
+)
+_QUICK_LABELS = (Grid("bibtex", labels.ALGORITHMS[:4], (100,), fast={"embedding": {"max_epochs": 20}}),)
+_WHY_LABELS = "A point of precision: ensembles of one model differ by as much from seed to seed."
+_NOTES_LABELS = (
+    "The features of EURLex-4K and Wiki10-31K could not be had: their lines are checked where the files are. Bibtex "
+    "and Delicious show the same comparison on data that the paper does not use.",
+)
 
 _ALL: list[Experiment] = [
     Experiment(
@@ -139,9 +155,15 @@ _ALL: list[Experiment] = [
         "each change of the network makes it worse",
         (Grid("amazon", VARIATIONS, (80, 40, 120, 20, 60, 100)),),
         (_quick("synthetic1", VARIATIONS, 20),),
-        claims=(Claim("the design beats each variation", a.L1AE_L1.label, tuple(x.label for x in VARIATIONS[1:])),),
+        claims=(
+            Claim("the design beats tanh, B and T = 0", a.L1AE_L1.label, tuple(x.label for x in VARIATIONS[3:])),
+            Claim(
+                "the design beats no batch norm and no ReLU", a.L1AE_L1.label, tuple(x.label for x in VARIATIONS[1:3])
+            ),
+        ),
         notes=(
-            "The quick form runs on Synthetic1 in the place of Amazon.",
+            "The quick form runs on Synthetic1 in the place of Amazon, for a few epochs. There tanh, B and T = 0 "
+            "fail as in the paper, but leaving out the norm or the ReLU helps, on Synthetic2 too (paper: Amazon).",
             '"No batch norm" removes the affine map that the authors\' code computes where the paper says batch '
             "normalisation.",
         ),
@@ -301,17 +323,25 @@ _ALL: list[Experiment] = [
         "table3",
         "Extreme multi-label classification: P@1",
         "ℓ1-AE's label embeddings match or beat SLEEC",
-        (Grid("eurlex-4k", (Algorithm("ℓ1-AE 3", "none", "xml"),), (100,)),),
-        view="xml",
+        _LABELS,
+        _QUICK_LABELS,
+        view="labels",
         published=p.TABLE3,
+        tolerance=0.01,
+        why=_WHY_LABELS,
+        notes=_NOTES_LABELS,
     ),
     Experiment(
         "table-xml",
         "Extreme multi-label classification: P@1, P@3, P@5",
-        "the third way of predicting is the best",
-        (Grid("eurlex-4k", (Algorithm("ℓ1-AE 3", "none", "xml"),), (100,)),),
-        view="xml",
+        "the third way of predicting, the average of neighbours and decoder, is the best",
+        _LABELS,
+        _QUICK_LABELS,
+        view="labels",
         published=p.TABLE_XML,
+        tolerance=0.01,
+        why=_WHY_LABELS,
+        notes=_NOTES_LABELS,
     ),
 ]
 EXPERIMENTS: dict[str, Experiment] = {experiment.id: experiment for experiment in _ALL}

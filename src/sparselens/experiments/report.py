@@ -108,6 +108,8 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
             section.blocks.append(list(tested.exceptions))
     if experiment.view in ("curves", "table", "toy"):
         section.blocks += _full_tables(experiment, found, quick)
+    if experiment.view == "labels":
+        section.blocks += _precision_tables(found)
     section.blocks += experiment.notes
     missing = [f"{reason} ({n} cell{'s' if n > 1 else ''})" for reason, n in unmeasured(experiment, rows, quick=quick)]
     if missing:
@@ -173,7 +175,7 @@ def _sheet(section: Section, found: list[tuple[str, Row]]) -> Table:
         elif said == AGREES:
             text += " ✓" if abs(ours.mean - one.value) < 0.005 else f" ✓ (ours {ours.mean:.4g})"
         else:
-            text += f" ✗ (ours {ours.mean:,.10g})"
+            text += f" ✗ (ours {ours.mean:,.0f})" if ours.mean >= 1000 else f" ✗ (ours {ours.mean:.4g})"
         lines.setdefault(one.data, [NAMES.get(one.data, one.data)]).append(text)
     return Table(["data set", *(metric.replace("_", " ") for metric in metrics)], list(lines.values()))
 
@@ -218,6 +220,20 @@ def _full_tables(experiment: Experiment, found: list[tuple[str, Row]], quick: bo
             f"{_span(rows)} test rows"
         )
         out.append(Table(["algorithm", *(f"m = {m}" for m in ms)], lines, caption, folded=True))
+    return out
+
+
+def _precision_tables(found: list[tuple[str, Row]]) -> list[Any]:
+    """P@1 / P@3 / P@5 of each data set, algorithms by number of models."""
+    out: list[Any] = []
+    scores = [summarise(found, metric) for metric in ("p1", "p3", "p5")]
+    for data in dict.fromkeys(place[0] for place in scores[0]):
+        lines: dict[str, list[str]] = {}
+        for place in sorted((p for p in scores[0] if p[0] == data), key=lambda p: int(p[1].split()[-2])):
+            label = place[1].rsplit(", ", 1)[0]
+            lines.setdefault(label, [label]).append(" / ".join(f"{one[place].mean:.4f}" for one in scores))
+        caption = f"{NAMES.get(data, data)}: P@1 / P@3 / P@5"
+        out.append(Table(["algorithm", "1 model", "3 models", "5 models"], list(lines.values()), caption))
     return out
 
 

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -139,6 +139,10 @@ def _run_pool(
                     tell(running.pop(future))
         except BrokenProcessPool:
             return list(running.values())
+        except BaseException:  # interrupted: what is under way is not waited for, and is run again the next time
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
     return []
 
 
@@ -173,14 +177,3 @@ def _begin_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def count_fits(cells: Sequence[Cell]) -> int:
-    """How many fits the cells need.
-
-    Examples
-    --------
-    >>> count_fits([Cell("toy", "gaussian", 10, "l1"), Cell("toy", "gaussian", 10, "l1-pos")])
-    1
-    """
-    return len({cell.fit_key for cell in cells})
