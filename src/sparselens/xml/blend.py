@@ -16,6 +16,8 @@ from sparselens._validation import FloatArray, check_count, check_positive_float
 from sparselens.xml._parts import Parts, PartsMixin
 from sparselens.xml._topk import row_blocks, top_k
 from sparselens.xml.base import MultilabelClassifier, Progress
+from sparselens.xml.embedding import EmbeddingClassifier
+from sparselens.xml.one_vs_all import RidgeOneVsAll
 
 _RIDGE = 1e-3  # keeps the weights of two classifiers that say the same apart from each other finite
 
@@ -66,6 +68,17 @@ def learn_weights(candidates: Candidates) -> FloatArray:
     return np.asarray(found.x if found.x.any() else np.ones(n), dtype=np.float64)
 
 
+def default_classifiers() -> list[tuple[str, Any]]:
+    """Two one-vs-all ridge regressions, and few and many neighbours in the space of their scores."""
+    near = {"predictor": "neighbors", "metric": "cosine"}
+    return [
+        ("one-vs-all", RidgeOneVsAll(alpha=1.0)),
+        ("one-vs-all, less ridge", RidgeOneVsAll(alpha=0.2)),
+        ("neighbors", EmbeddingClassifier(None, n_neighbors=50, power=8.0, **near)),
+        ("few neighbors", EmbeddingClassifier(None, n_neighbors=10, power=2.0, **near)),
+    ]
+
+
 class BlendClassifier(PartsMixin, MultilabelClassifier):
     """Rank labels by a weighted sum of the scores of several classifiers; the weights are learned on held-out rows.
 
@@ -75,8 +88,8 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
 
     Parameters
     ----------
-    classifiers : list of (name, classifier)
-        Cloned; those with a `random_state` get a seed of their own.
+    classifiers : list of (name, classifier), optional
+        Cloned; those with a `random_state` get a seed of their own. None takes `default_classifiers`.
     validation_fraction : float
         The part of the rows that the weights are learned on.
     n_candidates : int
@@ -110,7 +123,7 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
 
     def __init__(
         self,
-        classifiers: Sequence[tuple[str, Any]],
+        classifiers: Sequence[tuple[str, Any]] | None = None,
         *,
         validation_fraction: float = 0.2,
         n_candidates: int = 50,
@@ -130,7 +143,8 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
     _trees = ("parts_",)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, callback: Progress) -> None:
-        names = [name for name, _ in self.classifiers]
+        classifiers = list(self.classifiers) if self.classifiers is not None else default_classifiers()
+        names = [name for name, _ in classifiers]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"classifiers must be a list of (name, classifier) with different names, got {names}.")
         check_count(self.n_candidates, "n_candidates")
@@ -150,7 +164,7 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
         def fitted(which: str, rows: np.ndarray) -> list[Any]:
             nonlocal done
             out = []
-            for name, classifier in self.classifiers:
+            for name, classifier in classifiers:
                 own = clone(classifier)
                 if "random_state" in own.get_params(deep=False):
                     own.set_params(random_state=derive_seed(seed, classifier=name))
@@ -192,8 +206,8 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
 
     def _score_block(self, X: sp.csr_array) -> FloatArray:
         parts = self._part_scores(X)
-        names = [name for name, _ in self.classifiers]
-        total = sum(self.weights_[name] / self.scales_[name] * part for name, part in zip(names, parts, strict=True))
+        factors = [self.weights_[name] / self.scales_[name] for name in self.weights_]
+        total = sum(factor * part for factor, part in zip(factors, parts, strict=True))
         scores = np.asarray(total)
         if self.rerank:
             chosen = self._chosen(parts)
@@ -202,4 +216,4 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
         return scores
 
     def _block_width(self) -> int:
-        return self.n_labels_ * (len(self.classifiers) + 3)
+        return self.n_labels_ * (len(self.parts_) + 3)
