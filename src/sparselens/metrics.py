@@ -188,11 +188,15 @@ def inverse_propensities(Y_train: Any, *, A: float = 0.55, B: float = 1.5) -> Fl
     >>> inverse_propensities([[1, 0]] * 100).round(3)
     array([1.47 , 5.775])
     """
-    A, B = check_positive_float(A, "A"), check_positive_float(B, "B", allow_zero=True)
     truth = _truth(Y_train, name="Y_train")
-    counts = np.bincount(truth.indices, minlength=truth.shape[1])
-    C = (np.log(truth.shape[0]) - 1) * (B + 1) ** A
-    return np.asarray(1 + C * (counts + B) ** -A, dtype=np.float64)
+    return jain_propensities(np.bincount(truth.indices, minlength=truth.shape[1]), truth.shape[0], A=A, B=B)
+
+
+def jain_propensities(counts: Any, n_rows: int, *, A: float = 0.55, B: float = 1.5) -> FloatArray:
+    """`inverse_propensities` where the number of training rows of each label is known already."""
+    A, B = check_positive_float(A, "A"), check_positive_float(B, "B", allow_zero=True)
+    C = (np.log(n_rows) - 1) * (B + 1) ** A
+    return np.asarray(1 + C * (np.asarray(counts) + B) ** -A, dtype=np.float64)
 
 
 def ranking_report(Y_true: Any, scores: Any, *, inverse_propensity: Any = None) -> dict[str, float]:

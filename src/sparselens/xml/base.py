@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sparselens._validation import FloatArray, check_count, check_rows, unit_rows
-from sparselens.metrics import precision_at_k
+from sparselens.metrics import jain_propensities, precision_at_k
 from sparselens.persist import Storable, rows_checksum
 from sparselens.xml._topk import ranked_rows, row_blocks, top_k
 
@@ -28,6 +28,8 @@ class MultilabelClassifier(Storable, BaseEstimator):
     Attributes
     ----------
     n_features_in_, n_labels_ : int
+    label_counts_ : int array of shape (n_labels,)
+        In how many training rows each label occurs.
     training_data_ : dict
         ``n_rows``, ``n_features``, ``n_labels`` and the sha256 of both matrices.
     """
@@ -47,6 +49,7 @@ class MultilabelClassifier(Storable, BaseEstimator):
         X = check_rows(X)
         Y = check_labels(Y, n_rows=X.shape[0])
         self.n_features_in_, self.n_labels_ = int(X.shape[1]), int(Y.shape[1])
+        self.label_counts_ = np.bincount(Y.indices, minlength=self.n_labels_)
         self._fit(self._scaled(X), Y, callback if callback is not None else _silent)
         self.training_data_ = {
             "n_rows": X.shape[0],
@@ -77,6 +80,11 @@ class MultilabelClassifier(Storable, BaseEstimator):
         """P@k of the predictions for X against the labels Y."""
         X = check_rows(X)
         return precision_at_k(check_labels(Y, n_rows=X.shape[0]), self.predict_topk(X, k=k), k=k)
+
+    def inverse_propensities(self, *, A: float = 0.55, B: float = 1.5) -> FloatArray:
+        """1/propensity of each label by the training labels, for `sparselens.metrics.psp_at_k`."""
+        check_is_fitted(self)
+        return jain_propensities(self.label_counts_, self.training_data_["n_rows"], A=A, B=B)
 
     # ---- for subclasses -------------------------------------------------------------------------------------
 
