@@ -41,6 +41,11 @@ CLASSES = {
     "L1AE": "sparselens.encoders.l1ae",
     "ISTAAE": "sparselens.encoders.l1ae",
     "CertificateEncoder": "sparselens.encoders.certificate",
+    "RidgeMap": "sparselens.xml.linear_map",
+    "SLEECClassifier": "sparselens.xml.sleec",
+    "EmbeddingClassifier": "sparselens.xml.embedding",
+    "RidgeOneVsAll": "sparselens.xml.one_vs_all",
+    "BlendClassifier": "sparselens.xml.blend",
 }
 
 _MANIFEST = "manifest.json"
@@ -119,26 +124,9 @@ def save(model: Any, folder: str | os.PathLike[str], *, metrics: Mapping[str, An
     >>> bool((again.components_ == enc.components_).all())
     True
     """
-    name = type(model).__name__
-    if CLASSES.get(name) != type(model).__module__:
-        known = ", ".join(sorted(CLASSES))
-        raise TypeError(f"{type(model).__module__}.{name} cannot be saved: the classes that can be are {known}.")
-    scalars = model._fitted_scalars()
-    if not getattr(model, "__sklearn_is_fitted__", lambda: bool(scalars))():
-        raise ValueError(f"this {name} is not fitted yet: call fit before save.")
-    params, param_arrays, unsaved = _split_params(model.get_params(deep=False))
-    arrays = {f"fitted:{key}": value for key, value in model._fitted_arrays().items()}
-    arrays |= {f"param:{key}": value for key, value in param_arrays.items()}
-    manifest: dict[str, Any] = {  # before anything is written: it may hold a value that cannot be saved
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "version": __version__,
-        "class": name,
-        "params": {key: _encode(value, f"the parameter {key}") for key, value in params.items()},
-        "unsaved_params": unsaved,
-        "fitted": {key: _encode(value, f"{name}.{key}") for key, value in scalars.items()},
-        "metrics": {key: _encode(value, f"the metric {key}") for key, value in (metrics or {}).items()},
-    }
+    described, arrays = describe(model)
+    manifest: dict[str, Any] = {"format": FORMAT, "schema": SCHEMA, "version": __version__, **described}
+    manifest["metrics"] = {key: _encode(value, f"the metric {key}") for key, value in (metrics or {}).items()}
     target = _make_room(Path(folder))
     replaced = _arrays_file_of(target)
     manifest["arrays"] = _write_arrays(target, arrays)
@@ -169,20 +157,45 @@ def load(folder: str | os.PathLike[str]) -> Any:
             f"{where} holds a model of the unknown class {name!r}: this version knows {', '.join(sorted(CLASSES))}."
         )
     arrays = _read_arrays(where, manifest.get("arrays"))
-    cls = getattr(import_module(CLASSES[name]), name)
     try:
-        params = {key: _decode(value) for key, value in manifest["params"].items()}
-        params |= {key[6:]: value for key, value in arrays.items() if key.startswith("param:")}
-        model = cls(**params)
-        model._restore(
-            {key[7:]: value for key, value in arrays.items() if key.startswith("fitted:")},
-            {key: _decode(value) for key, value in manifest["fitted"].items()},
-        )
+        return rebuild(manifest, arrays)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptFileError(
             f"{where} does not hold a fitted {name} of version {__version__} (it says version "
             f"{manifest.get('version')!r}): {error}. Save the model again with this version."
         ) from error
+
+
+def describe(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A fitted model as JSON (class, parameters, fitted scalars) and arrays; `rebuild` makes it again."""
+    name = type(model).__name__
+    if not _is_storable(model):
+        known = ", ".join(sorted(CLASSES))
+        raise TypeError(f"{type(model).__module__}.{name} cannot be saved: the classes that can be are {known}.")
+    scalars = model._fitted_scalars()
+    if not getattr(model, "__sklearn_is_fitted__", lambda: bool(scalars))():
+        raise ValueError(f"this {name} is not fitted yet: call fit before save.")
+    params, param_arrays, unsaved = _split_params(model.get_params(deep=False))
+    arrays = {f"fitted:{key}": value for key, value in model._fitted_arrays().items()}
+    arrays |= {f"param:{key}": value for key, value in param_arrays.items()}
+    described: dict[str, Any] = {
+        "class": name,
+        "params": {key: _encode(value, f"the parameter {key}") for key, value in params.items()},
+        "unsaved_params": unsaved,
+        "fitted": {key: _encode(value, f"{name}.{key}") for key, value in scalars.items()},
+    }
+    return described, arrays
+
+
+def rebuild(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    """The model that `describe` took apart; a ValueError where the pieces do not fit."""
+    params = {key: _decode(value) for key, value in described["params"].items()}
+    params |= {key[6:]: value for key, value in arrays.items() if key.startswith("param:")}
+    model = _class_of(described["class"])(**params)
+    model._restore(
+        {key[7:]: value for key, value in arrays.items() if key.startswith("fitted:")},
+        {key: _decode(value) for key, value in described["fitted"].items()},
+    )
     return model
 
 
@@ -312,6 +325,16 @@ def _fitted(model: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
 
 
+def _is_storable(model: Any) -> bool:
+    return CLASSES.get(type(model).__name__) == type(model).__module__
+
+
+def _class_of(name: Any) -> Any:
+    if not isinstance(name, str) or name not in CLASSES:
+        raise ValueError(f"the class {name!r} is unknown: this version knows {', '.join(sorted(CLASSES))}")
+    return getattr(import_module(CLASSES[name]), name)
+
+
 def _is_numeric(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
 
@@ -344,6 +367,10 @@ def _encode(value: Any, what: str) -> Any:
         return {"$names": value.tolist()}
     if isinstance(value, dict) and all(isinstance(key, str) and not key.startswith("$") for key in value):
         return {key: _encode(entry, what) for key, entry in value.items()}
+    if _is_storable(value):  # an estimator as a parameter of another: its settings, not what it has learned
+        params, arrays, _ = _split_params(value.get_params(deep=False))
+        params |= {key: entry.tolist() for key, entry in arrays.items()}
+        return {"$estimator": type(value).__name__, "params": {k: _encode(v, what) for k, v in params.items()}}
     raise TypeError(f"{what} is a {type(value).__name__}, which cannot be saved: use numbers, texts, lists or arrays.")
 
 
@@ -356,6 +383,8 @@ def _decode(value: Any) -> Any:
         return float(value["$float"])
     if "$tuple" in value:
         return tuple(_decode(entry) for entry in value["$tuple"])
+    if "$estimator" in value:
+        return _class_of(value["$estimator"])(**{key: _decode(entry) for key, entry in value["params"].items()})
     if "$names" in value:
         return np.array(value["$names"], dtype=object)
     return {key: _decode(entry) for key, entry in value.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from sparselens.cli import bench, codes, data, demo, encode, evaluate, fit, inspect, plan, report, reproduce
+from sparselens.cli import bench, codes, data, demo, encode, evaluate, fit, inspect, plan, report, reproduce, xml
 
 app = typer.Typer(
     name="sparselens",
@@ -30,6 +30,7 @@ app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
+app.add_typer(xml.app, name="xml")
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,253 @@
+"""Learned label embeddings: embed the labels, map features to embeddings, and come back by neighbours or a decoder."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from sparselens._random import derive_seed
+from sparselens._validation import (
+    FloatArray,
+    check_choice,
+    check_count,
+    check_positive_float,
+    unit_rows,
+)
+from sparselens.decoders.unrolled import UnrolledDecoder
+from sparselens.xml._parts import Parts, PartsMixin
+from sparselens.xml.base import MultilabelClassifier, Progress, standardised
+from sparselens.xml.linear_map import ridge, with_constant
+from sparselens.xml.neighbors import nearest, votes
+
+PREDICTORS = ("neighbors", "decoder", "average")
+_TINY = 1e-2  # of ridge in the refitted decoder: enough against embeddings with dependent columns
+
+
+class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
+    """Rank labels through an embedding of the label vectors that an encoder learns: the paper's ℓ1-AE 1, 2 and 3.
+
+    Fits the encoder on the label rows, ``Z = YAᵀ``, then a ridge regression ``Z ≈ XW``; a new row is embedded by ``xW``
+    and its labels come from the nearest mapped training rows, from a decoder, or from the average of both. An ensemble
+    draws its encoders with different seeds and adds up what they say. The defaults are what won on held-out rows;
+    `as_in_paper` has the paper's choices.
+
+    Parameters
+    ----------
+    embedder : encoder, optional
+        ``L1AE(...)``, ``CertificateEncoder(...)``, ``PCAEncoder(...)`` or any other; cloned, with a seed of its own in
+        each model. None embeds into the label space itself: ``xW`` are the scores of `RidgeOneVsAll`.
+    predictor : "neighbors", "decoder" or "average"
+        ℓ1-AE 1, 2 and 3 of the paper.
+    n_models : int
+    alpha, bias, method, tol :
+        Of the ridge regression; see `RidgeMap`.
+    label_rows : "binary" or "unit"
+        Embed label rows of zeros and ones, or scaled to unit ℓ2 norm. Encoders are trained on unit rows in either case.
+    n_neighbors : int
+    metric : "cosine" or "euclidean"
+    power : float
+        A neighbour votes with the weight ``max(cosine, 0)^power``; 0 gives everyone one vote, as SLEEC does.
+    whiten : bool
+        Compare embeddings z by their least-squares label vectors ``A⁺z`` (an m x m change of basis) and not as they
+        are. Encoders without a matrix A ignore it.
+    decoder : "refit" or "own"
+        A linear decoder that is fitted to the mapped training rows, so that it knows what predictions look like; or
+        the encoder's own, which knows clean embeddings (scaled to their mean length; a final ReLU is left out, since it
+        ranks nothing).
+    decoder_weight : float
+        The part of the decoder in "average"; both parts are scaled to unit rows first.
+    normalize : bool
+        Scale the rows of X to unit ℓ2 norm.
+    checkpoint : path, optional
+        A folder in which fitted encoders are kept; `fit` goes on from those it finds there.
+    random_state : int, optional
+
+    Attributes
+    ----------
+    parts_ : list of dict
+        Of each model: the fitted ``embedder``, the map ``W``, the training rows ``Z`` as neighbours see them,
+        the change of basis ``basis`` and the decoder ``D``, where there are any, and ``scale``.
+    labels_ : csr_array of shape (n, n_labels)
+        The training labels.
+
+    Examples
+    --------
+    >>> from sparselens import PCAEncoder
+    >>> X = Y = np.eye(4)[[0, 1, 2, 3] * 5]
+    >>> model = EmbeddingClassifier(PCAEncoder(n_components=3), n_neighbors=3, predictor="average").fit(X, Y)
+    >>> model.predict_topk(X[:2], k=1).indices
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        embedder: Any = None,
+        *,
+        predictor: str = "average",
+        n_models: int = 1,
+        alpha: float = 1.0,
+        bias: float = 1.0,
+        method: str = "auto",
+        tol: float = 1e-4,
+        label_rows: str = "binary",
+        n_neighbors: int = 25,
+        metric: str = "cosine",
+        power: float = 8.0,
+        whiten: bool = True,
+        decoder: str = "refit",
+        decoder_weight: float = 0.5,
+        normalize: bool = True,
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.embedder = embedder
+        self.predictor = predictor
+        self.n_models = n_models
+        self.alpha = alpha
+        self.bias = bias
+        self.method = method
+        self.tol = tol
+        self.label_rows = label_rows
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.power = power
+        self.whiten = whiten
+        self.decoder = decoder
+        self.decoder_weight = decoder_weight
+        self.normalize = normalize
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+
+    @classmethod
+    def as_in_paper(cls, embedder: Any, **overrides: Any) -> Self:
+        """The paper's choices: SLEEC's map and neighbours on unit label rows, the encoder's own decoder.
+
+        Examples
+        --------
+        >>> from sparselens import L1AE
+        >>> EmbeddingClassifier.as_in_paper(L1AE(n_components=100), n_neighbors=25, n_models=3).decoder
+        'own'
+        """
+        choices = {"bias": 0.0, "label_rows": "unit", "metric": "euclidean", "power": 0.0, "whiten": False}
+        return cls(embedder, **(choices | {"decoder": "own"} | overrides))
+
+    def _fit(self, X: sp.csr_array, Y: sp.csr_array, callback: Progress) -> None:
+        self._check_parameters()
+        kept = Parts(self.checkpoint, self, X, Y)
+        seed = derive_seed(self.random_state, role="embedding")
+        unit = unit_rows(Y)
+        targets = Y if self.label_rows == "binary" else unit
+        encoders = []
+        for model in range(self.n_models):
+
+            def learn(own: int = derive_seed(seed, model=model)) -> Any:
+                return None if self.embedder is None else _seeded(self.embedder, own).fit(unit)
+
+            encoders.append(kept.get(f"embedder{model}", learn))
+            callback(model + 1, self.n_models + 1, "models")
+        embeddings = [targets.toarray() if encoder is None else encoder.transform(targets) for encoder in encoders]
+        features = with_constant(X, self.bias)
+        # One factorisation for all models.
+        W = ridge(features, np.hstack(embeddings), alpha=self.alpha, method=self.method, tol=self.tol)
+        maps = np.split(W, np.cumsum([Z.shape[1] for Z in embeddings])[:-1], axis=1)
+        self.labels_ = Y
+        self.parts_ = [
+            self._part(encoder, np.ascontiguousarray(own), np.asarray(features @ own), unit)
+            for encoder, own in zip(encoders, maps, strict=True)
+        ]
+        self.__dict__.pop("_decoders", None)
+        callback(self.n_models + 1, self.n_models + 1, "models")
+
+    def _part(self, encoder: Any, W: FloatArray, mapped: FloatArray, unit: sp.csr_array) -> dict[str, Any]:
+        part = {"embedder": encoder, "W": W, "Z": mapped, "scale": 1.0}
+        if encoder is None:
+            return part
+        if self.predictor != "neighbors" and self.decoder == "refit":
+            part["D"] = ridge(sp.csr_array(mapped), self.labels_, alpha=_TINY, method="cholesky")
+        elif self.predictor != "neighbors":
+            clean = np.linalg.norm(encoder.transform(unit), axis=1).mean()
+            part["scale"] = float(clean / max(np.linalg.norm(mapped, axis=1).mean(), np.finfo(float).tiny))
+        if self.whiten and hasattr(encoder, "components_"):
+            part["basis"] = whitening(encoder.components_)
+            part["Z"] = mapped @ part["basis"]
+        return part
+
+    def _check_parameters(self) -> None:
+        check_choice(self.predictor, "predictor", PREDICTORS)
+        check_choice(self.decoder, "decoder", ("refit", "own"))
+        check_choice(self.metric, "metric", ("cosine", "euclidean"))
+        check_choice(self.label_rows, "label_rows", ("binary", "unit"))
+        check_choice(self.whiten, "whiten", (True, False))
+        check_count(self.n_models, "n_models")
+        check_count(self.n_neighbors, "n_neighbors")
+        check_positive_float(self.bias, "bias", allow_zero=True)
+        check_positive_float(self.power, "power", allow_zero=True)
+        if not check_positive_float(self.decoder_weight, "decoder_weight", allow_zero=True) <= 1:
+            raise ValueError(f"decoder_weight must be at most 1, got {self.decoder_weight}.")
+
+    def _score_block(self, X: sp.csr_array) -> FloatArray:
+        features = with_constant(X, self.bias)
+        voted = np.zeros((X.shape[0], self.n_labels_))
+        decoded = np.zeros((X.shape[0], self.n_labels_))
+        for number, part in enumerate(self.parts_):
+            embedded = np.ascontiguousarray(features @ part["W"])
+            if self.predictor != "decoder":
+                queries = embedded @ part["basis"] if "basis" in part else embedded
+                near, cosines = nearest(queries, part["Z"], self.n_neighbors, metric=self.metric)
+                voted += votes(near, cosines, self.labels_, power=self.power).toarray()
+            if self.predictor != "neighbors":
+                decoded += self._decode(number, embedded)
+        if self.predictor == "average":
+            w = self.decoder_weight
+            return (1.0 - w) * standardised(voted) + w * standardised(decoded)
+        return decoded if self.predictor == "decoder" else voted
+
+    def _decode(self, number: int, embedded: FloatArray) -> FloatArray:
+        part = self.parts_[number]
+        if part["embedder"] is None:
+            return embedded
+        if "D" in part:
+            return np.asarray(embedded @ part["D"])
+        cache = self.__dict__.setdefault("_decoders", {})
+        if number not in cache:
+            cache[number] = own_decoder(part["embedder"])
+        return np.asarray(cache[number].decode(embedded * part["scale"]).x.toarray())
+
+    def _block_width(self) -> int:
+        return self.n_labels_ * 4
+
+
+def whitening(A: FloatArray) -> FloatArray:
+    """The (m, m) matrix T with ``‖zT‖ = ‖A⁺z‖``; directions that A hardly measures are left out.
+
+    Examples
+    --------
+    >>> whitening(np.array([[2.0, 0.0, 0.0], [0.0, 0.5, 0.0]])).round(9)
+    array([[0.5, 0. ],
+           [0. , 2. ]])
+    """
+    values, vectors = np.linalg.eigh(A @ A.T)
+    kept = values > 1e-10 * values[-1]
+    inverse = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    return np.asarray((vectors * inverse) @ vectors.T)
+
+
+def own_decoder(encoder: Any) -> Any:
+    """The decoder that the encoder trained, without its last ReLU; where it trained none, its default one."""
+    decoder = getattr(encoder, "decoder_", None)
+    if isinstance(decoder, UnrolledDecoder):
+        return decoder.set_params(final_relu=False).bind(encoder.components_)
+    return decoder if decoder is not None else encoder.decoder()
+
+
+def _seeded(embedder: Any, seed: int) -> Any:
+    own = clone(embedder)
+    if "random_state" in own.get_params(deep=False):
+        own.set_params(random_state=seed)
+    if "checkpoint" in own.get_params(deep=False) and own.get_params()["checkpoint"] is not None:
+        raise ValueError("give checkpoint= to the EmbeddingClassifier, not to its embedder: models would share it.")
+    return own
