@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparselens.cli import codes
+from sparselens.cli.sources import PARTS, check_word, open_model, open_source
 
 if TYPE_CHECKING:
     from sparselens.filejobs import FileReport
