@@ -133,7 +133,7 @@ def dask(turns: int = 3) -> Iterator[dict[str, Any]]:
 
     import sparselens as sl
 
-    X = rows(60_000, 1000, seed=0)
+    X = rows(20_000, 1000, seed=0)
     enc = sl.GaussianEncoder(60, random_state=0).fit(X[:1000])
     with (
         tempfile.TemporaryDirectory() as home,
@@ -151,7 +151,7 @@ def dask(turns: int = 3) -> Iterator[dict[str, Any]]:
         for turn in range(turns + 1):  # the first one compiles and starts processes
             for way, options in ways.items():
                 start, before = time.perf_counter(), _processor_seconds()
-                report = sl.decode_file(enc, folder / "y.npz", folder / "x.npz", block_rows=1000, **options)
+                report = sl.decode_file(enc, folder / "y.npz", folder / "x.npz", block_rows=500, **options)
                 if turn:
                     times[way].append(time.perf_counter() - start)
                     work[way].append(_processor_seconds() - before)
