@@ -266,12 +266,56 @@ def dask() -> str:
     return markdown(header, lines)
 
 
+def plans() -> str:
+    """The answers of `sparselens plan`, and what they are worth on the untouched test rows."""
+    lines = [
+        [
+            row["data"],
+            f"{100 * row['target']:g}%",
+            str(row["seed"]),
+            str(row["learned"]),
+            str(row["gaussian"]),
+            f"{row['factor']:.2f}",
+            f"{row['test_exact']:.2%} ({row['test_interval'][0]:.2%} to {row['test_interval'][1]:.2%})",
+            str(row["n_trainings"]),
+            f"{row['seconds']:,.0f}" if row["cpu_s"] is None else f"{row['seconds']:,.0f} ({row['cpu_s']:,.0f})",
+            row["hardware"] if "NVIDIA" in row["hardware"] else "CPU",
+        ]
+        for row in stored("commands", "what", "data", "target", "seed", "hardware")
+        if row["what"] == "plan"
+    ]
+    header = ["data set", "target", "seed", "learned m", "Gaussian m", "factor"]
+    header += ["test rows exact at the learned m", "trainings", "seconds (CPU seconds)", "where"]
+    return markdown(header, lines)
+
+
+def first_value() -> str:
+    """fit, encode, decode, evaluate: CPU seconds of each command, and what came back."""
+    names = ("fit", "encode", "decode", "evaluate")
+    lines = [
+        [
+            f"{row['data']}, m={row['m']}",
+            *(f"{row['cpu_s'][name]:,.0f}" for name in names),
+            f"{sum(row['cpu_s'].values()):,.0f}",
+            f"{row['test_exact']:.2%}",
+            f"{row['certified']:.2%}",
+            str(row["threads"]),
+        ]
+        for row in stored("commands", "what", "data", "m", "seed", "hardware")
+        if row["what"] == "first"
+    ]
+    header = ["case", *(f"{name} (CPU s)" for name in names), "together", "test rows exact", "certified", "threads"]
+    return markdown(header, lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "encode-speed": encode_speed,
     "lossless": lossless,
     "scaling": scaling,
     "scaling-billion": scaling_billion,
     "dask": dask,
+    "plans": plans,
+    "first-value": first_value,
     "l1ae": l1ae,
     "decode": decode_ratios,
     "decode-short": decode_short,
