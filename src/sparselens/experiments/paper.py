@@ -138,8 +138,8 @@ _ALL: list[Experiment] = [
             ),
         ),
         notes=(
-            "Exact recovery orders the algorithms as in the paper. Where the simple AE is a little better, at m = 30 on "
-            "Synthetic2, ℓ1-AE has the paper's parameters (T = 5, a patience of one validation) and stops early.",
+            "Exact recovery orders the algorithms as in the paper. Where the simple AE is a little better, at m = 30 "
+            "on Synthetic2, ℓ1-AE has the paper's parameters (T = 5, a patience of one validation) and stops early.",
             "RMSE at the smallest m: a row that ℓ1-min pos loses costs up to about 1.4, because the answer is another "
             "sparse vector; a network or PCA that shrinks towards zero never costs more than about 1. So estimates win "
             "where nearly every row is lost, and the 4-layer AE at m = 10 on Synthetic1.",
@@ -206,8 +206,8 @@ _ALL: list[Experiment] = [
         why=p.WHY_RMSE,
         notes=(
             'T = 10 is the default: its line is "ℓ1-AE + ℓ1-min pos".',
-            "T = 30 at m = 20: the error falls with the depth as in the paper, but not every row comes back before early "
-            "stopping (or our limit on the seconds) ends the training.",
+            "T = 30 at m = 20: the error falls with the depth as in the paper, but not every row comes back before "
+            "early stopping (or our limit on the seconds) ends the training.",
         ),
     ),
     Experiment(
@@ -252,9 +252,9 @@ _ALL: list[Experiment] = [
         ),
         claims=(Claim("ℓ1-AE beats partial Fourier", a.L1AE_L1.label, (a.FOURIER_L1.label, a.FOURIER_COSAMP.label)),),
         notes=(
-            "On Synthetic1, whose nonzeros are neighbours, partial Fourier rows recover everything from m = 20 with some "
-            "seeds: 2k measurements are enough for k nonnegative values in theory. The paper's solver loses such rows to "
-            "ill-conditioning; ours refines each answer to 1e-15. The spread over seeds is large, as the paper says.",
+            "On Synthetic1, whose nonzeros are neighbours, partial Fourier rows recover everything from m = 20 with "
+            "some seeds: in theory 2k measurements are enough for k nonnegative values. The paper reports that this "
+            "is unstable in practice; our decoder refines each answer to 1e-15. The spread over seeds is large.",
         ),
     ),
     Experiment(
