@@ -74,10 +74,13 @@ def load(function: Any, *nothing_to_do: Any) -> None:
         timer.cancel()
 
 
+_SOURCES = ("common", "row", "look", "follow", "end", "steps")
+
+
 def source_stamp() -> int:
     """A number that changes when the source of a compiled function does."""
     folder = Path(__file__).parent
-    return zlib.crc32(b"".join((folder / f"_path_{name}.py").read_bytes() for name in ("common", "steps")))
+    return zlib.crc32(b"".join((folder / f"_path_{name}.py").read_bytes() for name in _SOURCES))
 
 
 def _make_borrowed() -> Any:

@@ -10,7 +10,8 @@ from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
 from sparselens.decoders._path_common import UNDERWAY, entry, load, pack, source_stamp
 from sparselens.decoders._path_problem import Geometry, grow_rows, largest_room, make_problem, make_rows, patient
-from sparselens.decoders._path_steps import MOST_EVENTS, SIZE, STEPS, Row, begin, borrow_problem, borrow_row, turn
+from sparselens.decoders._path_row import MOST_EVENTS, SIZE, STEPS, Row, borrow_problem, borrow_row
+from sparselens.decoders._path_steps import begin, turn
 from sparselens.decoders._spectrum import Spectrum
 
 _TARGET = 128  # columns of the working set, or m where that is more

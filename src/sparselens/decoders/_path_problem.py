@@ -7,7 +7,7 @@ import numpy as np
 from sparselens._validation import FloatArray
 from sparselens.decoders._engine import Candidates
 from sparselens.decoders._path_common import padded
-from sparselens.decoders._path_steps import MOST_EVENTS, Problem, Row
+from sparselens.decoders._path_row import MOST_EVENTS, Problem, Row
 from sparselens.decoders._spectrum import Spectrum
 
 _WHITEN = 10.0  # condition number from which on the path is followed on a whitened matrix
