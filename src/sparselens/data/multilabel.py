@@ -76,7 +76,9 @@ def read_multilabel(
         )
     Y = sp.csr_array(Y, dtype=np.float64)
     if Y.nnz and Y.data.min() < 0:
-        raise CorruptFileError(f"{labels}: a label matrix holds nonnegative entries, the smallest is {Y.data.min():.3g}.")
+        raise CorruptFileError(
+            f"{labels}: a label matrix holds nonnegative entries, the smallest is {Y.data.min():.3g}."
+        )
     Y.data[:] = 1.0
     wide = kind != "xmc"  # a header is a promise, the largest index that occurs is not
     return (
