@@ -308,6 +308,85 @@ def first_value() -> str:
     return markdown(header, lines)
 
 
+_XML_NAMES = {
+    "blend": "**blend (ours)**",
+    "l1ae-3, 5": "ℓ1-AE 3, refitted decoder, 5 models (ours)",
+    "l1ae-3, 1": "ℓ1-AE 3, refitted decoder, 1 model (ours)",
+    "ridge one-vs-all": "ridge one-vs-all (ours)",
+    "sleec": "SLEEC (ours)",
+    "omikuji-parabel": "omikuji, as Parabel",
+    "omikuji-bonsai": "omikuji, as Bonsai",
+    "napkinxc-plt": "napkinXC PLT",
+    "napkinxc-plt-3": "napkinXC PLT, 3 trees",
+    "xr-linear": "PECOS XR-Linear",
+    "xr-linear-ova": "PECOS one-vs-all",
+}
+
+
+def _xml_rows(data: str, method: str) -> list[dict[str, Any]]:
+    rows = stored("xml", "data", "method", "split", "case")
+    return [row for row in rows if row.get("data") == data and row["method"] == method and "P@1" in row]
+
+
+def _xml_sets() -> list[str]:
+    return list(dict.fromkeys(row["data"] for row in stored("xml", "data", "method", "split", "case") if "data" in row))
+
+
+def _percent(rows: list[dict[str, Any]], name: str) -> str:
+    return " / ".join(f"{100 * sum(row[f'{name}@{k}'] for row in rows) / len(rows):.2f}" for k in (1, 3, 5))
+
+
+def xml() -> str:
+    """Every data set and method: the mean over splits of P@k and PSP@k, and what it cost."""
+    lines = []
+    for data in sorted(_xml_sets()):
+        for method, label in _XML_NAMES.items():
+            if rows := _xml_rows(data, method):
+                costs = [sum(row[cost] for row in rows) / len(rows) for cost in ("train_s", "predict_s")]
+                peak, size = (max(row[cost] for row in rows) for cost in ("peak_mb", "model_mb"))
+                figures = [_percent(rows, name) for name in ("P", "PSP")]
+                lines.append(
+                    [data, label, *figures, *(f"{c:.0f}" for c in costs), f"{peak:,}", f"{size:.1f}", str(len(rows))]
+                )
+    header = ["data set", "method", "P@1/3/5", "PSP@1/3/5", "train (s)", "predict (s)", "peak MB", "model MB", "splits"]
+    return markdown(header, lines)
+
+
+def xml_paper() -> str:
+    """SLEEC and the ways to predict from ℓ1-AE's embedding, one to five models: the mean over splits of P@k."""
+    kinds = {
+        "SLEEC": "sleec",
+        **{f"ℓ1-AE {i}, as in the paper": f"l1ae-{i} paper" for i in (1, 2, 3)},
+        **{f"ℓ1-AE {i}, our settings": f"l1ae-{i}" for i in (1, 2, 3)},
+    }
+    lines = []
+    for data in sorted(_xml_sets()):
+        for label, method in kinds.items():
+            cells = [_xml_rows(data, method if method == "sleec" else f"{method}, {n}") for n in (1, 3, 5)]
+            if any(cells):
+                figures = [_percent(rows, "P") if rows else "" for rows in cells]
+                lines.append([data, label, *figures, str(max(map(len, cells)))])
+    return markdown(["data set", "method", "1 model, P@1/3/5", "3 models", "5 models", "splits"], lines)
+
+
+def xml_scale() -> str:
+    """A synthetic problem of Wiki10-31K's size."""
+    lines = [
+        [
+            row["method"],
+            f"{row['train_s']:.0f}",
+            f"{row['predict_s']:.0f}",
+            f"{row['peak_mb']:,}",
+            f"{100 * row['P@1']:.1f}",
+            f"{100 * row['P@1 of the most frequent label']:.1f}",
+        ]
+        for row in stored("xml", "data", "method", "split", "case")
+        if row.get("case") == "wiki10-31k size"
+    ]
+    header = ["method", "train (s)", "predict 6,616 rows (s)", "peak MB", "P@1", "P@1 of the most frequent label"]
+    return markdown(header, lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "encode-speed": encode_speed,
     "lossless": lossless,
@@ -323,6 +402,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "decode-gpu": decode_gpu,
     "recovery": recovery,
     "recovery-enough": recovery_enough,
+    "xml": xml,
+    "xml-paper": xml_paper,
+    "xml-scale": xml_scale,
 }
 
 
