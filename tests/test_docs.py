@@ -190,10 +190,13 @@ def test_the_api_page_lists_every_public_name():
     assert missing == []
 
 
-def test_the_page_of_the_architecture_names_every_module():
+def test_the_page_of_the_architecture_names_every_module_and_only_files_that_exist():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     modules = {path.stem for path in (ROOT / "src" / "sparselens").iterdir() if not path.name.startswith("_")}
     assert [name for name in sorted(modules) if f"`{name}`" not in page] == []
+    files = {path.name for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
+    named = {name.split("/")[-1] for name in re.findall(r"`([\w/]+\.py)`", page)}
+    assert named - files == {"plot_NN_name.py"}
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
