@@ -4,7 +4,7 @@ Label embeddings for multi-label learning
 
 Texts carry a few of many tags. In the place of one classifier for each tag, predict a short *embedding* of the tag
 vector and read the tags off it. Bibtex (159 tags, 1,836 words) is used where its files are at hand, and otherwise
-generated rows. The classifiers are in ``sparselens.xml``.
+generated rows. :doc:`/multilabel` explains the classifiers of ``sparselens.xml`` and has their figures.
 """
 
 # %%

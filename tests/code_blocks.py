@@ -37,6 +37,7 @@ class Block:
     code: str
     mark: str | None
     note: str | None
+    follows: bool  # nothing but blank lines stands between this block and the one before it
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -52,17 +53,14 @@ def pages() -> list[str]:
 def blocks(page: str) -> list[Block]:
     """The fenced blocks of a page in their order."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return [
-        Block(
-            page,
-            text[: match.start("code")].count("\n"),
-            match["language"],
-            textwrap.dedent(match["code"]),
-            match["mark"],
-            match["note"],
-        )
-        for match in _FENCE.finditer(text)
-    ]
+    found, end = [], 0
+    for match in _FENCE.finditer(text):
+        line = text[: match.start("code")].count("\n")
+        follows = end > 0 and not text[end : match.start()].strip()
+        code = textwrap.dedent(match["code"])
+        found.append(Block(page, line, match["language"], code, match["mark"], match["note"], follows))
+        end = match.end()
+    return found
 
 
 def run(block: Block, names: dict[str, Any]) -> str:

@@ -50,6 +50,15 @@ def given():
     return {"sl": sl, "A": A, "Y": A.T[:3].copy(), "__name__": "a_page"}
 
 
+def write_files():
+    """The files that the pages read: your own rows, and texts with labels."""
+    two = np.random.default_rng(0).integers(0, 15, size=(300, 2))
+    sp.save_npz("mine.npz", sp.csr_array(np.hstack([np.eye(15)[two[:, 0]], np.eye(15)[two[:, 1]]])))
+    for name in ("train.txt", "test.txt"):
+        lines = [f"{i % 6} {i % 6}:1 {6 + i % 5}:1" for i in range(60)]
+        Path(name).write_text("\n".join(["60 11 6", *lines]) + "\n")
+
+
 def lacking(block: Block) -> str | None:
     """Why a block cannot be run here."""
     if block.mark == "not run":
@@ -65,8 +74,7 @@ def lacking(block: Block) -> str | None:
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    two = np.random.default_rng(0).integers(0, 15, size=(300, 2))
-    sp.save_npz("mine.npz", sp.csr_array(np.hstack([np.eye(15)[two[:, 0]], np.eye(15)[two[:, 1]]])))  # "your own rows"
+    write_files()
     if page not in IN_FULL:
         for name, limits in SHORT.items():
             cut_short(monkeypatch, getattr(sl, name), limits)
@@ -74,7 +82,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path, 
     for block in blocks(page):
         if block.language == "python" and lacking(block) is None:
             printed = run(block, names)
-        elif block.language == "text" and printed is not None:
+        elif block.language == "text" and block.follows and printed is not None:
             assert prints(block.code, printed), f"{block} shows\n{block.code}\nbut the code prints\n{printed}"
             printed = None
         else:
@@ -109,6 +117,7 @@ def test_the_check_sees_a_difference_and_a_mark(tmp_path, monkeypatch):
     assert (left_out.mark, left_out.note) == ("not run", "no time")
     assert indented.code == "a = 1\n"
     assert str(first) == "page.md:3"
+    assert (shown.follows, left_out.follows, indented.follows) == (True, True, False)
 
 
 def test_the_readme_promises_what_its_code_gives(tmp_path, monkeypatch):
