@@ -185,6 +185,15 @@ def test_links_lead_somewhere(page):
         assert (ROOT / target).exists(), target
 
 
+@pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/")])
+def test_every_picture_of_a_page_is_there(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)|```\{image\} (\S+)", text):
+        path = next(filter(None, target))
+        drawn = path.startswith("pictures/")  # by docs/_pictures.py when the site is built
+        assert drawn or (ROOT / page).parent.joinpath(path).exists(), f"{page} shows {path}, which is not there"
+
+
 def test_every_page_is_reached_from_the_index():
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     trees = re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.DOTALL)

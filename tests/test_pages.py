@@ -116,7 +116,7 @@ SITE = ROOT / "docs" / "_build" / "html"
 
 
 @pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the site is not built: run `make docs` first")
-@pytest.mark.parametrize("page", ["index", "start", "idea", "choose", "certificate", "benchmarks", "gallery/index"])
+@pytest.mark.parametrize("page", ["index", "start", "idea", "choose", "paper", "cli", "gallery/index"])
 def test_a_page_of_the_site_opens_without_a_complaint(browser, page):
     check(look(browser, SITE / f"{page}.html", page.replace("/", "-")))
 
