@@ -105,11 +105,12 @@ def _variables_5(file: IO[bytes], header: bytes) -> Iterator[_Variable]:
     if len(header) < 128 or header[126:128] not in (b"IM", b"MI"):
         raise _DamagedError("no header of a MATLAB file")
     order = "<" if header[126:128] == b"IM" else ">"
+    length = os.fstat(file.fileno()).st_size
     while tag := file.read(8):
         kind, size = struct.unpack(order + "II", tag)
-        content = file.read(size)
-        if len(content) != size:
+        if size > length - file.tell():  # before memory is taken for it
             raise _DamagedError("it is cut short")
+        content = file.read(size)
         if kind == _COMPRESSED:
             kind, content = _unpacked(content, order)
         if kind == _MATRIX:
