@@ -256,13 +256,13 @@ def dask() -> str:
             row["what"],
             f"{row['cpu_s']:.1f}",
             f"{row['efficiency']:.2f}",
-            f"{2 * row['efficiency']:.2f}" if row["what"] != "one process" else "1",
+            f"{min(2.0, 2 * row['efficiency']):.2f}" if row["what"] != "one process" else "1",
             f"{row['speed']:.2f} ({min(row['speeds']):.2f} to {max(row['speeds']):.2f})",
         ]
         for row in stored("scaling", "case", "what")
         if row["case"] == "dask"
     ]
-    header = ["", "core seconds", "efficiency", "times faster on two free cores", "times faster here, on the wall"]
+    header = ["", "core seconds", "efficiency", "times faster, at most", "times faster here, on the wall"]
     return markdown(header, lines)
 
 

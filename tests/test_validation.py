@@ -282,3 +282,18 @@ def test_unit_rows_have_norm_one_and_empty_rows_stay():
     out = unit_rows(X)
     np.testing.assert_allclose(out.toarray(), [[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]])
     assert X.data.tolist() == [3.0, 4.0, -2.0]
+
+
+def test_good_csr_rows_are_handed_through_to_a_product_and_bad_ones_are_not():
+    rows = sp.csr_array((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    assert np.shares_memory(check_rows(rows, canonical=False).data, rows.data)
+    assert check_rows(rows).nnz == 1
+    huge = sp.csr_array(np.full((1, 3), 1e308))  # its sum is infinite, its entries are not
+    np.testing.assert_array_equal(check_rows(huge, canonical=False).toarray(), huge.toarray())
+    rows.data[1] = -0.5  # a negative duplicate whose sum is positive
+    assert check_rows(rows, canonical=False, nonnegative=True).data.tolist() == [0.5]
+    rows.data[1] = np.nan
+    with pytest.raises(ValueError, match="X holds NaN or infinity in row 0"):
+        check_rows(rows, canonical=False)
+    with pytest.raises(ValueError, match="X holds NaN or infinity in row 40"):
+        check_rows(rows, first_row=40)

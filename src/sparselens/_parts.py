@@ -15,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -121,6 +122,7 @@ class Parts:
                 os.fsync(file.fileno())
             manifest = {"format": _FORMAT, "schema": _SCHEMA, "job": self.job}
             manifest |= {"rows": rows, "bytes": sizes, "notes": notes}
+            manifest["sha256"] = _checksum(manifest)
             with written_whole(self.folder / "manifest.json") as draft:
                 draft.write_text(json.dumps(manifest), encoding="utf-8")
         self._safe_rows, self._last = rows, time.monotonic()
@@ -218,6 +220,8 @@ class Parts:
                 manifest = json.loads(path.read_bytes())
                 if manifest["format"] != _FORMAT or manifest["schema"] != _SCHEMA:
                     raise ValueError("another version wrote it")
+                if manifest.pop("sha256") != _checksum(manifest):
+                    raise ValueError("its checksum does not match")
                 job, rows, notes = manifest["job"], int(manifest["rows"]), dict(manifest["notes"])
                 sizes = {name: int(manifest["bytes"][name]) for name in self.arrays}
                 whole = all((self.folder / f"{n}.npy").stat().st_size >= size + _HEADER for n, size in sizes.items())
@@ -281,6 +285,10 @@ class Parts:
             self._safe_rows
         )
         return OutputError(f"{self.target} could not be written ({error.strerror or error}){kept}.")
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _to_disk(path: Path) -> None:

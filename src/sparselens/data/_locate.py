@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import hashlib
 import lzma
@@ -131,8 +132,9 @@ def readable(path: Path) -> Iterator[None]:
     except PermissionError:
         raise DataNotFoundError(f"{path} exists but may not be read: change its permissions.") from None
     except OSError as error:
-        # bz2 reports a damaged stream as a bare OSError without a number.
-        if error.errno is not None:
+        # bz2 reports a damaged stream as a bare OSError without a number; an archive that sends its reader to a place
+        # before the file's beginning ends in EINVAL.
+        if error.errno not in (None, errno.EINVAL):
             raise
         raise CorruptFileError(f"{path} is damaged ({error}): download or write it again.") from None
 

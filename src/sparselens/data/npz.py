@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import tokenize
 import warnings
 import zipfile
@@ -70,10 +71,8 @@ def read_npy(path: str | os.PathLike[str]) -> sp.csr_array:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Every array of an .npz file; object arrays (pickles) and lies about sizes are refused before they are read."""
-    if not zipfile.is_zipfile(path):
-        raise CorruptFileError(f"{path} is not an .npz file (no zip archive): download or write it again.")
     arrays = {}
-    with readable(path), zipfile.ZipFile(path) as archive:
+    with readable(path), open_archive(path) as archive:
         members = archive.infolist()
         total, stored = sum(member.file_size for member in members), path.stat().st_size
         if total > _BOMB_BYTES and total > _BOMB_RATIO * stored:
@@ -161,7 +160,8 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in an unknown way
+    # Encrypted, packed in an unknown way, or a directory of members that is none.
+    except (RuntimeError, NotImplementedError, struct.error, UnicodeError, OverflowError) as error:
         raise CorruptFileError(f"{path} cannot be unpacked ({error}).") from None
 
 
