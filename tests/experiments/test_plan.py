@@ -125,6 +125,7 @@ def test_a_target_out_of_reach_is_said():
         ({"target": -0.5}, "target must be a finite number above 0"),
         ({"X_valid": np.ones((3, 5))}, "X_valid has 5 columns but 30 were expected"),
         ({"max_rows": 0}, "max_rows must be at least 1"),
+        ({"precision": -1.0}, "precision must be a finite number of at least 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, message):
@@ -255,3 +256,59 @@ def test_the_test_rows_of_a_data_set_stay_untouched():
     assert X_valid.shape[0] + X_held_out.shape[0] == data.dataset.valid.shape[0]
     stacked = sp.vstack([X_valid, X_held_out])
     assert stacked.sum() == pytest.approx(data.dataset.valid.sum())
+
+
+# ---- where to train next ------------------------------------------------------------------------------------
+
+
+def searched(curve, *, most, low=9, n=3277, target=0.99):
+    """The answer of the search, and the m that it trained at, where `curve(m)` is the part of the rows that is lost."""
+
+    class Stub:
+        held_out = np.zeros((n, 1))
+
+        def __init__(self):
+            self.points = {}
+
+        def expect(self, n_trainings):
+            pass
+
+        def learned(self, m):
+            lost = round(min(1.0, curve(m)) * n)
+            point = {"m": m, "exact": 1 - lost / n, "n_rows": n, "low": sl.metrics.wilson_interval(n - lost, n)[0]}
+            self.points[LEARNED, m] = point | {"learned_only": n, "gaussian_only": 0}
+            self.points[GAUSSIAN, m] = {"exact": 0.0}
+            return self.points[LEARNED, m]
+
+        def reached(self, point, target):
+            return point["low"] >= target
+
+    stub = Stub()
+    answer = module._search_learned(stub, target, low, most, 0.04)
+    return answer, [m for encoder, m in stub.points if encoder == LEARNED]
+
+
+@pytest.mark.parametrize(
+    ("curve", "most"),
+    [
+        (lambda m: 0.0046 * (56 / m) ** 6.1, 113),
+        (lambda m: 0.0068 * (56 / m) ** 6.1, 113),
+        (lambda m: 0.15 * (56 / m) ** 6.1, 113),
+        (lambda m: np.exp(-(m - 20) / 4), 113),
+        (lambda m: 0.0 if m >= 12 else 0.3, 74),
+        (lambda m: 0.0 if m >= 100 else 1.0, 113),
+    ],
+)
+def test_few_trainings_find_the_smallest_m_within_the_precision(curve, most):
+    answer, asked = searched(curve, most=most)
+    smallest = next(m for m in range(9, most + 1) if searched_low(curve, m) >= 0.99)
+    assert smallest <= answer <= 1.05 * smallest + 1
+    assert len(asked) == len(set(asked)) <= 6
+
+
+def searched_low(curve, m, n=3277):
+    return sl.metrics.wilson_interval(n - round(min(1.0, curve(m)) * n), n)[0]
+
+
+def test_a_target_that_no_m_reaches_ends_the_search():
+    assert searched(lambda m: 1.0, most=113) == (None, [56, 113])

@@ -127,7 +127,7 @@ def plan(
     max_measurements : int, optional
         The largest m to try; by default d, at most 2,000.
     precision : float
-        Bisection ends when two m differ by at most this part.
+        The search ends when an m that fails and one that suffices differ by at most this part (or by 1).
     max_rows : int
         Held-out rows to decode at most for each point.
     max_steps : int, optional
@@ -160,6 +160,7 @@ def plan(
         raise ValueError(
             f"target must be below 1, got {target}: no number of rows can confirm that every row comes back."
         )
+    precision = check_positive_float(precision, "precision", allow_zero=True)
     seed = check_count(random_state, "random_state", minimum=0)
     train, valid, held_out = _split(X, X_valid, X_held_out, seed, check_count(max_rows, "max_rows"))
     d = train.shape[1]
