@@ -116,7 +116,7 @@ def recovery() -> str:
     rows = [row for row in stored("recovery", "data", "encoder", "m", "seed") if row["encoder"] in _ENCODERS]
     shown = [name for name in _ENCODERS if any(row["encoder"] == name for row in rows)]
     lines = []
-    for data, m in sorted({(row["data"], row["m"]) for row in rows}):
+    for data, m in sorted({(row["data"], row["m"]) for row in rows if row["seed"] == 0}):
         mine = {row["encoder"]: row for row in rows if (row["data"], row["m"], row["seed"]) == (data, m, 0)}
         figures = [f"{mine[e]['exact']:.2%} / {mine[e]['rmse']:.3f}" if e in mine else "" for e in shown]
         seconds = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -246,6 +248,18 @@ def test_the_judge_goes_on_to_all_rows_where_the_first_ones_come_back():
     judge = Judge(X, positive=True, device=CPU, n_sample=2)
     assert len(judge(np.eye(6)).errors) == 6
     assert len(judge(np.ones((1, 6))).errors) == 2
+
+
+@pytest.mark.parametrize("value", [1e8, np.nan])
+def test_an_answer_that_is_no_solution_counts_as_a_lost_row(value, monkeypatch):
+    class Wild:
+        def solve(self, Y):
+            return SimpleNamespace(x=sp.csr_array(np.full((len(Y), 20), value)))
+
+    monkeypatch.setattr("sparselens.encoders._certificate_task.solver", lambda *_: Wild())
+    X = sparse_rows(5, 20, 2, seed=21)
+    errors = decode_errors(np.random.default_rng(4).standard_normal((6, 20)), X, positive=True, device=CPU)
+    np.testing.assert_allclose(errors, np.linalg.norm(X.toarray(), axis=1))
 
 
 def test_a_score_is_zero_only_when_every_row_comes_back():

@@ -107,9 +107,12 @@ def decode_errors(A: FloatArray, X: sp.csr_array, *, positive: bool, device: tor
     live = np.flatnonzero(size > 0)
     errors = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
     if len(live):
-        found = solver(A, positive, device).solve(Y[live] / size[live, None]).x
-        difference = sp.csr_array(found.multiply(size[live, None])) - X[live]
-        errors[live] = np.sqrt(np.asarray(difference.multiply(difference).sum(axis=1)).ravel())
+        found = sp.csr_array(solver(A, positive, device).solve(Y[live] / size[live, None]).x.multiply(size[live, None]))
+        difference = found - X[live]
+        distance = np.sqrt(np.asarray(difference.multiply(difference).sum(axis=1)).ravel())
+        # x itself has these measurements: what is longer than x is no solution, and x̂ = 0 stands for "none"
+        solved = np.asarray(abs(found).sum(axis=1)).ravel() <= (1 + 1e-6) * np.asarray(abs(X[live]).sum(axis=1)).ravel()
+        errors[live[solved]] = distance[solved]
     return errors
 
 

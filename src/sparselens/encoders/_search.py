@@ -20,13 +20,13 @@ from sparselens.train import Event, Settings, train
 
 # What is tried where the user leaves the choice open; no other number of the training depends on the data.
 # Little exchange and a large margin serve one-hot data and labels, more exchange longer supports such as words, and
-# exchange of half of the columns data that is made of atoms. "softmax" helps where the lengths of the supports vary
-# much, and "ratio" on parts of supports where m is too small for most rows.
+# exchange of half of the columns data that is made of atoms. Parts of supports help where m is too small for many rows,
+# and "ratio" on parts alone where it is too small for most.
 RECIPES = (
     Recipe("log", 0.5, swap=0.05, uniform=1.0, learning_rate=0.03),
     Recipe("log", 0.3, swap=0.1, uniform=0.5),
     Recipe("log", 0.3, swap=0.5, uniform=0.1),
-    Recipe("softmax", 0.05, swap=0.0, uniform=0.0),
+    Recipe("log", 0.5, swap=0.5, uniform=0.1, thin=0.5),
     Recipe("ratio", 0.7, swap=0.1, uniform=0.5, thin=1.0),
 )
 RUNGS = ((1 / 8, 2), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
