@@ -173,7 +173,228 @@ def l1ae() -> str:
     return markdown(header, sorted(lines, key=lambda line: (line[0], int(line[1]))))
 
 
+def encode_speed() -> str:
+    """The bare product, transform and encode_file."""
+    lines = [
+        [
+            row["case"],
+            f"{row['n']:,} x {row['d']:,}",
+            *(f"{1e6 * row['seconds'][key] / row['n']:.2f}" for key in ("product", "transform", "encode_file")),
+            *(f"{100 * row['speed_of_product'][key]:.0f}%" for key in ("transform", "encode_file")),
+        ]
+        for row in stored("encode", "case")
+    ]
+    header = ["case", "rows x columns", "product, µs a row", "`transform`", "`encode_file`"]
+    return markdown([*header, "`transform`, speed of the product", "`encode_file`"], lines)
+
+
+def lossless() -> str:
+    """Lossless files against the usual ways to store the same rows."""
+    lines = [
+        [
+            row["case"],
+            f"{row['n']:,}",
+            f"{row['measured']:,} / {row['kept']:,}",
+            *(f"{row[key] / 1000:,.0f}" for key in ("bytes", "bytes_npz", "bytes_gzip", "bytes_dense")),
+        ]
+        for row in stored("lossless", "case")
+    ]
+    header = ["rows", "n", "measured / kept", "lossless file, kB", "compressed npz", "gzipped text", "dense float64"]
+    return markdown(header, lines)
+
+
+def scaling() -> str:
+    """Time and memory of whole files over n, d and m."""
+    rows = [row for row in stored("scaling", "case", "what") if row["case"] != "dask"]
+    lines = []
+    for letter in "ndm":
+        for encoded in sorted((r for r in rows if r["case"][0] == letter and r["what"] == "encode"), key=_size):
+            decoded = [r for r in rows if r["case"] == encoded["case"] and r["what"] == "decode"]
+            if decoded:
+                lines.append(
+                    [
+                        *(f"{encoded[key]:,}" for key in "ndm"),
+                        *(f"{1e6 * row['cpu_s'] / row['n']:.1f}" for row in (encoded, decoded[0])),
+                        *(f"{row['peak_mb']:,}" for row in (encoded, decoded[0])),
+                        *(f"{size:,.0f}" for size in (encoded["in_mb"], encoded["out_mb"], decoded[0]["out_mb"])),
+                        f"{decoded[0]['certified']:.4f} / {decoded[0]['exact']:.4f}",
+                    ]
+                )
+    header = ["n", "d", "m", "encode, µs a row", "decode, µs a row", "encode, peak MB", "decode, peak MB"]
+    return markdown([*header, "rows, MB", "measurements, MB", "decoded rows, MB", "certified / exact"], lines)
+
+
+def _size(row: dict[str, Any]) -> tuple[int, int, int]:
+    return row["n"], row["d"], row["m"]
+
+
+def scaling_billion() -> str:
+    """What the longest measured file means for a billion rows."""
+    lines = []
+    for what in ("encode", "decode"):
+        rows = [r for r in stored("scaling", "case", "what") if r["what"] == what and r["case"].startswith("n")]
+        for row in sorted(rows, key=_size)[-1:]:
+            hours = row["cpu_s"] / row["n"] * 1e9 / 3600
+            lines.append(
+                [
+                    what,
+                    f"d = {row['d']:,}, m = {row['m']}, {row['k']} nonzeros a row, measured at n = {row['n']:,}",
+                    f"{hours:,.1f}",
+                    f"{hours / 16:,.1f}",
+                    f"{row['in_mb'] / row['n'] * 1e9 / 1024:,.0f} → {row['out_mb'] / row['n'] * 1e9 / 1024:,.0f}",
+                    f"{row['peak_mb']:,}",
+                ]
+            )
+    header = ["", "problem", "core hours", "hours on 16 cores", "file sizes, GB", "peak MB a process"]
+    return markdown(header, lines)
+
+
+def dask() -> str:
+    """One process, two processes, two Dask workers."""
+    lines = [
+        [
+            row["what"],
+            f"{row['cpu_s']:.1f}",
+            f"{row['efficiency']:.2f}",
+            f"{2 * row['efficiency']:.2f}" if row["what"] != "one process" else "1",
+            f"{row['speed']:.2f} ({min(row['speeds']):.2f} to {max(row['speeds']):.2f})",
+        ]
+        for row in stored("scaling", "case", "what")
+        if row["case"] == "dask"
+    ]
+    header = ["", "core seconds", "efficiency", "times faster on two free cores", "times faster here, on the wall"]
+    return markdown(header, lines)
+
+
+def plans() -> str:
+    """The answers of `sparselens plan`, and what they are worth on the untouched test rows."""
+    lines = [
+        [
+            row["data"],
+            f"{100 * row['target']:g}%",
+            str(row["seed"]),
+            str(row["learned"]),
+            str(row["gaussian"]),
+            f"{row['factor']:.2f}",
+            f"{row['test_exact']:.2%} ({row['test_interval'][0]:.2%} to {row['test_interval'][1]:.2%})",
+            str(row["n_trainings"]),
+            f"{row['seconds']:,.0f}" if row["cpu_s"] is None else f"{row['seconds']:,.0f} ({row['cpu_s']:,.0f})",
+            row["hardware"] if "NVIDIA" in row["hardware"] else "CPU",
+        ]
+        for row in stored("commands", "what", "data", "target", "seed", "hardware")
+        if row["what"] == "plan"
+    ]
+    header = ["data set", "target", "seed", "learned m", "Gaussian m", "factor"]
+    header += ["test rows exact at the learned m", "trainings", "seconds (CPU seconds)", "where"]
+    return markdown(header, lines)
+
+
+def first_value() -> str:
+    """fit, encode, decode, evaluate: CPU seconds of each command, and what came back."""
+    names = ("fit", "encode", "decode", "evaluate")
+    lines = [
+        [
+            f"{row['data']}, m={row['m']}",
+            *(f"{row['cpu_s'][name]:,.0f}" for name in names),
+            f"{sum(row['cpu_s'].values()):,.0f}",
+            f"{row['test_exact']:.2%}",
+            f"{row['certified']:.2%}",
+            str(row["threads"]),
+        ]
+        for row in stored("commands", "what", "data", "m", "seed", "hardware")
+        if row["what"] == "first"
+    ]
+    header = ["case", *(f"{name} (CPU s)" for name in names), "together", "test rows exact", "certified", "threads"]
+    return markdown(header, lines)
+
+
+_XML_NAMES = {
+    "blend": "**blend (ours)**",
+    "l1ae-3, 5": "ℓ1-AE 3, refitted decoder, 5 models (ours)",
+    "l1ae-3, 1": "ℓ1-AE 3, refitted decoder, 1 model (ours)",
+    "ridge one-vs-all": "ridge one-vs-all (ours)",
+    "sleec": "SLEEC (ours)",
+    "omikuji-parabel": "omikuji, as Parabel",
+    "omikuji-bonsai": "omikuji, as Bonsai",
+    "napkinxc-plt": "napkinXC PLT",
+    "napkinxc-plt-3": "napkinXC PLT, 3 trees",
+    "xr-linear": "PECOS XR-Linear",
+    "xr-linear-ova": "PECOS one-vs-all",
+}
+
+
+def _xml_rows(data: str, method: str) -> list[dict[str, Any]]:
+    rows = stored("xml", "data", "method", "split", "case")
+    return [row for row in rows if row.get("data") == data and row["method"] == method and "P@1" in row]
+
+
+def _xml_sets() -> list[str]:
+    return list(dict.fromkeys(row["data"] for row in stored("xml", "data", "method", "split", "case") if "data" in row))
+
+
+def _percent(rows: list[dict[str, Any]], name: str) -> str:
+    return " / ".join(f"{100 * sum(row[f'{name}@{k}'] for row in rows) / len(rows):.2f}" for k in (1, 3, 5))
+
+
+def xml() -> str:
+    """Every data set and method: the mean over splits of P@k and PSP@k, and what it cost."""
+    lines = []
+    for data in sorted(_xml_sets()):
+        for method, label in _XML_NAMES.items():
+            if rows := _xml_rows(data, method):
+                costs = [sum(row[cost] for row in rows) / len(rows) for cost in ("train_s", "predict_s")]
+                peak, size = (max(row[cost] for row in rows) for cost in ("peak_mb", "model_mb"))
+                figures = [_percent(rows, name) for name in ("P", "PSP")]
+                lines.append(
+                    [data, label, *figures, *(f"{c:.0f}" for c in costs), f"{peak:,}", f"{size:.1f}", str(len(rows))]
+                )
+    header = ["data set", "method", "P@1/3/5", "PSP@1/3/5", "train (s)", "predict (s)", "peak MB", "model MB", "splits"]
+    return markdown(header, lines)
+
+
+def xml_paper() -> str:
+    """SLEEC and the ways to predict from ℓ1-AE's embedding, one to five models: the mean over splits of P@k."""
+    kinds = {
+        "SLEEC": "sleec",
+        **{f"ℓ1-AE {i}, as in the paper": f"l1ae-{i} paper" for i in (1, 2, 3)},
+        **{f"ℓ1-AE {i}, our settings": f"l1ae-{i}" for i in (1, 2, 3)},
+    }
+    lines = []
+    for data in sorted(_xml_sets()):
+        for label, method in kinds.items():
+            cells = [_xml_rows(data, method if method == "sleec" else f"{method}, {n}") for n in (1, 3, 5)]
+            if any(cells):
+                figures = [_percent(rows, "P") if rows else "" for rows in cells]
+                lines.append([data, label, *figures, str(max(map(len, cells)))])
+    return markdown(["data set", "method", "1 model, P@1/3/5", "3 models", "5 models", "splits"], lines)
+
+
+def xml_scale() -> str:
+    """A synthetic problem of Wiki10-31K's size."""
+    lines = [
+        [
+            row["method"],
+            f"{row['train_s']:.0f}",
+            f"{row['predict_s']:.0f}",
+            f"{row['peak_mb']:,}",
+            f"{100 * row['P@1']:.1f}",
+            f"{100 * row['P@1 of the most frequent label']:.1f}",
+        ]
+        for row in stored("xml", "data", "method", "split", "case")
+        if row.get("case") == "wiki10-31k size"
+    ]
+    header = ["method", "train (s)", "predict 6,616 rows (s)", "peak MB", "P@1", "P@1 of the most frequent label"]
+    return markdown(header, lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "encode-speed": encode_speed,
+    "lossless": lossless,
+    "scaling": scaling,
+    "scaling-billion": scaling_billion,
+    "dask": dask,
+    "plans": plans,
+    "first-value": first_value,
     "l1ae": l1ae,
     "decode": decode_ratios,
     "decode-short": decode_short,
@@ -181,6 +402,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "decode-gpu": decode_gpu,
     "recovery": recovery,
     "recovery-enough": recovery_enough,
+    "xml": xml,
+    "xml-paper": xml_paper,
+    "xml-scale": xml_scale,
 }
 
 

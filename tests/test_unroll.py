@@ -78,6 +78,14 @@ def test_with_orthonormal_rows_a_step_keeps_the_measurements():
     torch.testing.assert_close(subgradient_step(x, A, 0.3) @ A.t(), x @ A.t(), rtol=1e-12, atol=1e-12)
 
 
+def test_a_threshold_that_has_passed_zero_goes_on_learning():
+    network = ISTANetwork(draw(M, D, seed=0), n_steps=3, threshold=0.01)
+    with torch.no_grad():
+        network.threshold.neg_()
+    network(draw(4, M, seed=1)).square().sum().backward()
+    assert (network.threshold.grad != 0).all()
+
+
 def test_an_ista_step_is_a_gradient_step_and_soft_thresholding():
     x, A, y = draw(N, D, seed=0), draw(M, D, seed=1), draw(N, M, seed=2)
     z = x - 0.1 * (x @ A.t() - y) @ A

@@ -64,6 +64,7 @@ _MODULES = (
     "sparsity",
     "train",
     "unroll",
+    "xml",
 )
 
 __all__ = ["__version__", *_PUBLIC, *_MODULES]

@@ -214,7 +214,8 @@ class ISTANetwork(nn.Module):
     A : tensor of shape (m, d)
     n_steps : int
     step, threshold : float
-        Where the T step sizes and the T thresholds start.
+        Where the T step sizes and the T thresholds start. A threshold counts by its magnitude, so that one which passes
+        zero goes on learning; one that is larger than all of Aᵀy at first leaves nothing to learn from.
 
     Examples
     --------
@@ -223,7 +224,7 @@ class ISTANetwork(nn.Module):
     """
 
     def __init__(
-        self, A: torch.Tensor, *, n_steps: int = 10, step: float = 1.0, threshold: float = 0.0, final_relu: bool = True
+        self, A: torch.Tensor, *, n_steps: int = 10, step: float = 1.0, threshold: float = 1e-3, final_relu: bool = True
     ) -> None:
         super().__init__()
         self.n_steps = check_count(n_steps, "n_steps")
@@ -248,7 +249,7 @@ class ISTANetwork(nn.Module):
         """Decode measurements y (n, m) to x̂ (n, d)."""
         x = y.new_zeros(len(y), self.A.shape[1])
         for t in range(self.n_steps):
-            x = ista_step(x, y, self.A, step=self.step[t], threshold=self.threshold[t].clamp_min(0))
+            x = ista_step(x, y, self.A, step=self.step[t], threshold=self.threshold[t].abs())
         return torch.relu(x) if self.final_relu else x
 
     def loss(self, batch: Batch) -> torch.Tensor:

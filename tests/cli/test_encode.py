@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def test_a_lossless_file_reports_its_size_against_others(home):
     ("arguments", "message"),
     [
         (("encode", "modl", "x.npz", "-o", "y.npz"), "there is no model at modl"),
-        (("encode", "model", "y.npz", "-o", "z.npz"), "there is no file y.npz"),
+        (("encode", "model", "y.npz", "-o", "z.npz"), "there is no file 'y.npz': did you mean 'x.npz'?"),
         (("encode", "model", "amazn", "-o", "y.npz"), "amazon"),
         (("encode", "model", "x.npz", "-o", "y.txt"), "does not end in .npz or .npy"),
         (("encode", "model", "x.npz", "-o", "y.npz", "--engine", "spark"), "engine must be one of 'processes', 'dask'"),
@@ -84,6 +85,8 @@ def test_bad_input_ends_with_2_one_message_and_no_file(home, monkeypatch, capsys
     before = sorted(os.listdir(home))
     monkeypatch.chdir(home)
     monkeypatch.setattr(sys, "argv", ["sparselens", *arguments])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # what main does to its process, it must not do to this one
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr()

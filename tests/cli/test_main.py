@@ -25,7 +25,7 @@ def sparselens_command(*arguments, **environment):
 def test_help_lists_every_command():
     result = sparselens_command("--help")
     assert result.returncode == 0
-    for command in ("data", "demo"):
+    for command in ("plan", "fit", "encode", "decode", "evaluate", "inspect", "data", "demo", "bench"):
         assert command in result.stdout
 
 

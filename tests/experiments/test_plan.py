@@ -183,6 +183,15 @@ def test_a_killed_plan_goes_on_and_ends_with_the_same_answer(planned, tmp_path):
     assert not list(tmp_path.glob("unfinished-*"))
 
 
+def test_a_damaged_checkpoint_is_left_behind(tmp_path):
+    X = blocks(60, seed=0)
+    survey = Survey(X, X, X, seed=0, max_steps=40, device="cpu", folder=tmp_path)
+    (tmp_path / "unfinished-4" / "stage-0").mkdir(parents=True)
+    (tmp_path / "unfinished-4" / "stage-0" / "checkpoint.json").write_text("{")
+    assert survey.learned(4)["m"] == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models", "points.json"]
+
+
 def test_points_of_other_rows_are_refused(planned):
     _, folder = planned
     with pytest.raises(ValueError, match="holds a plan of other train rows, valid rows, held_out rows"):

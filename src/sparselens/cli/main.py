@@ -52,9 +52,8 @@ def options(
 
 def main() -> None:
     """Run a command. Bad input ends with exit code 2 and one clear message; SPARSELENS_DEBUG=1 shows the traceback."""
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _interrupt)
-    warnings.showwarning = _show_warning
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    shown, warnings.showwarning = warnings.showwarning, _show_warning
     try:
         app()
     except codes.Interrupted as stop:
@@ -68,6 +67,10 @@ def main() -> None:
             raise
         _say(codes.sentence_of(error))
         sys.exit(codes.code_of(error))
+    finally:
+        warnings.showwarning = shown
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -247,7 +247,7 @@ class ISTAAE(TrainedEncoder, LinearEncoder):
     n_steps : int
         The depth T.
     step, threshold : float
-        Where the steps and the thresholds start.
+        Where the steps and the thresholds start; a threshold counts by its magnitude.
     final_relu : bool
     batch_size, learning_rate, max_epochs, validation_interval, patience, min_improvement, clip_norm,
     validation_fraction, normalize, device, matmul_precision, checkpoint, random_state :
@@ -276,7 +276,7 @@ class ISTAAE(TrainedEncoder, LinearEncoder):
         *,
         n_steps: int = 10,
         step: float = 1.0,
-        threshold: float = 0.0,
+        threshold: float = 1e-3,
         final_relu: bool = True,
         batch_size: int = 128,
         learning_rate: float = 0.01,

@@ -20,6 +20,7 @@ from sparselens._version import __version__
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.metrics import EXACT, row_errors, wilson_interval
 from sparselens.persist import rows_checksum
+from sparselens.recovery import CheckpointError
 
 Progress = Callable[[float, float, str], None]  # called with (part done, 1.0, what is going on)
 
@@ -89,11 +90,7 @@ class Survey:
                 encoder.set_params(checkpoint=str(self.folder / f"unfinished-{m}"))
             self.tell(f"training, m = {m}")
             cost = 1.0 if reused else _SEARCH_COST
-            encoder.fit(
-                self.train,
-                X_valid=self.valid,
-                callback=lambda event: self.tell(f"training, m = {m}", cost * event.progress),
-            )
+            self._fit(encoder, lambda event: self.tell(f"training, m = {m}", cost * event.progress))
             self.tell(f"decoding, m = {m}", cost)
             flags, figures = self._decoded(encoder.components_, None)
             other = self._gaussian_of(m, len(flags))
@@ -110,6 +107,13 @@ class Survey:
         if self.recipe is None and point["exact"] >= _REUSE:
             self.recipe = point["recipe"]
         return point
+
+    def _fit(self, encoder: Any, callback: Callable[[Any], None]) -> None:
+        try:
+            encoder.fit(self.train, X_valid=self.valid, callback=callback)
+        except CheckpointError:  # of a training with another recipe, or damaged by a kill: begin it anew
+            shutil.rmtree(encoder.checkpoint)
+            encoder.fit(self.train, X_valid=self.valid, callback=callback)
 
     def expect(self, n_trainings: float) -> None:
         """Say how much is still to come, for the bar."""

@@ -152,8 +152,10 @@ class Parts:
         tree = learn()
         arrays: Arrays = {}
         outline = json.dumps(flatten(tree, arrays, "t"))
+        stored: dict[str, Any] = {f"arrays:{key}": value for key, value in arrays.items()}
+        stored["outline"] = np.frombuffer(outline.encode(), dtype=np.uint8)
         buffer = io.BytesIO()
-        np.savez(buffer, outline=np.frombuffer(outline.encode(), dtype=np.uint8), **{"arrays:" + k: v for k, v in arrays.items()})  # type: ignore[arg-type]  # fmt: skip
+        np.savez(buffer, **stored)
         with written_whole(path) as draft:
             draft.write_bytes(buffer.getvalue())
         return tree

@@ -12,15 +12,16 @@ from sparselens._validation import FloatArray
 _CELLS = 2**22  # entries of a dense block of scores (32 MB)
 
 
-def row_blocks(n: int, width: int, *, cells: int = _CELLS) -> Iterator[slice]:
-    """Consecutive rows, so many at a time that a dense block of `width` columns has at most `cells` entries.
+def row_blocks(n: int, width: int, *, cells: int | None = None) -> Iterator[slice]:
+    """Consecutive rows, so many at a time that a dense block of `width` columns has at most `cells` entries
+    (by default 2**22, 32 MB).
 
     Examples
     --------
     >>> list(row_blocks(5, 10, cells=20))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    size = max(1, cells // max(width, 1))
+    size = max(1, (_CELLS if cells is None else cells) // max(width, 1))
     for first in range(0, n, size):
         yield slice(first, min(first + size, n))
 
@@ -41,19 +42,28 @@ def top_k(scores: FloatArray, k: int) -> tuple[np.ndarray, FloatArray]:
     if k == width:
         columns = np.broadcast_to(np.arange(width), (n, width))
     else:
-        # Everything above the k-th largest value, then entries equal to it from the left until there are k.
-        smallest = np.partition(scores, width - k, axis=1)[:, width - k, None]
-        above = scores > smallest
-        equal = scores == smallest
-        missing = k - above.sum(axis=1)
-        rows, at = np.nonzero(equal)
-        place = np.arange(len(rows)) - np.searchsorted(rows, np.arange(n))[rows]
-        surplus = place >= missing[rows]
-        equal[rows[surplus], at[surplus]] = False
-        columns = np.nonzero(above | equal)[1].reshape(n, k)
+        columns = np.argpartition(scores, width - k, axis=1)[:, width - k :]
+        chosen = np.take_along_axis(scores, columns, axis=1)
+        smallest = chosen.min(axis=1, keepdims=True)
+        # argpartition picks any of equal entries: where some of them were left out, choose again.
+        unclear = np.flatnonzero((scores == smallest).sum(axis=1) > (chosen == smallest).sum(axis=1))
+        columns[unclear] = _leftmost(scores[unclear], smallest[unclear], k)
+        columns.sort(axis=1)
     values = np.take_along_axis(scores, columns, axis=1)
     order = np.argsort(-values, axis=1, kind="stable")  # columns ascend, so that equal values keep that order
     return np.take_along_axis(columns, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+
+def _leftmost(scores: FloatArray, smallest: FloatArray, k: int) -> np.ndarray:
+    """Everything above the k-th largest value, then entries equal to it from the left until there are k."""
+    above = scores > smallest
+    equal = scores == smallest
+    missing = k - above.sum(axis=1)
+    rows, at = np.nonzero(equal)
+    place = np.arange(len(rows)) - np.searchsorted(rows, np.arange(len(scores)))[rows]
+    surplus = place >= missing[rows]
+    equal[rows[surplus], at[surplus]] = False
+    return np.nonzero(above | equal)[1].reshape(len(scores), k)
 
 
 def ranked_rows(columns: np.ndarray, values: FloatArray, width: int) -> sp.csr_array:

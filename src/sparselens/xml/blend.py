@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,74 +18,63 @@ from sparselens.xml._parts import Parts, PartsMixin
 from sparselens.xml._topk import row_blocks, top_k
 from sparselens.xml.base import MultilabelClassifier, Progress
 from sparselens.xml.embedding import EmbeddingClassifier
+from sparselens.xml.linear_map import shared_solutions
 from sparselens.xml.one_vs_all import RidgeOneVsAll
 
-_RIDGE = 1e-3  # keeps the weights of two classifiers that say the same apart from each other finite
+_DRAWS = 300  # weights that are tried
+_KEPT = 10  # the best of them are averaged: one alone is tuned to the rows that were held out
+_RANKS = (1, 3, 5)
 
 
 @dataclass
 class Candidates:
-    """Labels that some classifier ranks high, row after row, with the scores of all classifiers."""
+    """Labels that some classifier ranks high, with the scores of all classifiers, row after row.
 
-    row: np.ndarray  # (c,)
-    scores: FloatArray  # (c, n_classifiers)
-    is_true: np.ndarray  # (c,)
-    n_rows: int
+    scores : (n_rows, width, n_classifiers); is_true : (n_rows, width); held : (n_rows, width), False where a row has
+    fewer candidates than the widest.
+    """
 
-    def ranking_loss(self, weights: FloatArray) -> tuple[float, FloatArray]:
-        """Mean cross-entropy of the true labels under the softmax of ``scores @ weights``, and its gradient.
+    scores: FloatArray
+    is_true: np.ndarray
+    held: np.ndarray
 
-        Rows without a true label among their candidates do not count.
-        """
-        starts = np.searchsorted(self.row, np.arange(self.n_rows))
-        held = np.diff(np.append(starts, len(self.row))) > 0
-        starts = starts[held]
-        local = np.cumsum(held)[self.row] - 1
-        total = self.scores @ weights
-        total -= np.maximum.reduceat(total, starts)[local]
-        mass = np.exp(total)
-        sums = np.add.reduceat(mass, starts)
-        hits = np.add.reduceat(self.is_true.astype(np.float64), starts)
-        share = np.where(hits > 0, hits, 1.0)
-        target = self.is_true / share[local]
-        counted = (hits > 0)[local]
-        log_p = total - np.log(sums)[local]
-        n = max(int((hits > 0).sum()), 1)
-        loss = -float(target @ log_p) / n
-        slope = (np.where(counted, mass / sums[local], 0.0) - target) / n
-        return loss, self.scores.T @ slope
+    def precision(self, weights: FloatArray) -> float:
+        """The mean of P@1, P@3 and P@5 of the weighted sum of scores."""
+        total = np.where(self.held, self.scores @ weights, -np.inf)
+        columns, _ = top_k(total, max(_RANKS))
+        hits = np.take_along_axis(self.is_true & self.held, columns, axis=1)
+        return float(np.mean([hits[:, :k].sum() / (k * len(hits)) for k in _RANKS]))
 
 
-def learn_weights(candidates: Candidates) -> FloatArray:
-    """Nonnegative weights that minimise the ranking loss: a convex problem with one unknown a classifier."""
-    from scipy.optimize import minimize
+def learn_weights(candidates: Candidates, *, seed: int) -> FloatArray:
+    """Nonnegative weights of sum 1 with a high precision: the mean of the best of many drawn ones.
 
-    def objective(weights: FloatArray) -> tuple[float, FloatArray]:
-        loss, gradient = candidates.ranking_loss(weights)
-        return loss + 0.5 * _RIDGE * float(weights @ weights), gradient + _RIDGE * weights
-
-    n = candidates.scores.shape[1]
-    found = minimize(objective, np.ones(n), jac=True, bounds=[(0.0, None)] * n, method="L-BFGS-B")
-    return np.asarray(found.x if found.x.any() else np.ones(n), dtype=np.float64)
+    Precision is a step function of the weights, so that they are drawn: every classifier alone, all alike, and uniform
+    draws from the simplex.
+    """
+    n = candidates.scores.shape[2]
+    draws = np.random.default_rng(seed).dirichlet(np.ones(n), size=_DRAWS) if n > 1 else np.empty((0, 1))
+    tried = np.vstack([np.eye(n), np.full((1, n), 1.0 / n), draws])
+    reached = np.array([candidates.precision(weights) for weights in tried])
+    best = np.argsort(-reached, kind="stable")[:_KEPT]
+    mean = tried[best].mean(axis=0)
+    return np.asarray(mean if candidates.precision(mean) >= reached[best[-1]] else tried[best[0]])
 
 
 def default_classifiers() -> list[tuple[str, Any]]:
-    """Two one-vs-all ridge regressions, and few and many neighbours in the space of their scores."""
-    near = {"predictor": "neighbors", "metric": "cosine"}
+    """One-vs-all ridge regression, and few and many neighbours in the space of its scores."""
     return [
-        ("one-vs-all", RidgeOneVsAll(alpha=1.0)),
-        ("one-vs-all, less ridge", RidgeOneVsAll(alpha=0.2)),
-        ("neighbors", EmbeddingClassifier(None, n_neighbors=50, power=8.0, **near)),
-        ("few neighbors", EmbeddingClassifier(None, n_neighbors=10, power=2.0, **near)),
+        ("one-vs-all", RidgeOneVsAll()),
+        ("neighbors", EmbeddingClassifier(None, predictor="neighbors", n_neighbors=50, power=8.0)),
+        ("few neighbors", EmbeddingClassifier(None, predictor="neighbors", n_neighbors=10, power=2.0)),
     ]
 
 
 class BlendClassifier(PartsMixin, MultilabelClassifier):
     """Rank labels by a weighted sum of the scores of several classifiers; the weights are learned on held-out rows.
 
-    Fits every classifier on a part of the rows, lets it score the others, learns one weight a classifier (softmax
-    cross-entropy of the true labels among the best `n_candidates` labels of each classifier), and fits all of them
-    again on all rows.
+    Fits every classifier on a part of the rows, lets it score the others, learns one weight a classifier (the mean of
+    P@1, P@3 and P@5 among the best `n_candidates` labels of each), and fits all of them again on all rows.
 
     Parameters
     ----------
@@ -168,31 +158,36 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
                 own = clone(classifier)
                 if "random_state" in own.get_params(deep=False):
                     own.set_params(random_state=derive_seed(seed, classifier=name))
-                out.append(kept.get(f"{which}-{name}", lambda own=own: own.fit(X[rows], Y[rows])))
+                out.append(kept.get(f"{which}-{name}", partial(own.fit, X[rows], Y[rows])))
                 done += 1
                 callback(done, total, "classifiers")
             return out
 
-        self.parts_ = fitted("inner", inner)
+        with shared_solutions():
+            self.parts_ = fitted("inner", inner)
         self.scales_ = dict.fromkeys(names, 1.0)
         candidates = self._candidates(X[valid], Y[valid])
-        spread = candidates.scores.std(axis=0)
+        spread = candidates.scores[candidates.held].std(axis=0)
         spread[spread == 0] = 1.0
         candidates.scores /= spread
         self.scales_ = dict(zip(names, spread.tolist(), strict=True))
-        self.weights_ = dict(zip(names, learn_weights(candidates).tolist(), strict=True))
-        self.parts_ = fitted("all", np.arange(n))
+        self.weights_ = dict(
+            zip(names, learn_weights(candidates, seed=derive_seed(seed, role="weights")).tolist(), strict=True)
+        )
+        with shared_solutions():
+            self.parts_ = fitted("all", np.arange(n))
 
     def _candidates(self, X: sp.csr_array, Y: sp.csr_array) -> Candidates:
-        rows, scores, truth = [], [], []
+        blocks = []
         for block in row_blocks(X.shape[0], self._block_width()):
             parts = self._part_scores(X[block])
             chosen = self._chosen(parts)
-            at, labels = np.nonzero(chosen)
-            rows.append(at + block.start)
-            scores.append(np.stack([part[at, labels] for part in parts], axis=1))
-            truth.append(Y[block].toarray()[at, labels] > 0)
-        return Candidates(np.concatenate(rows), np.concatenate(scores), np.concatenate(truth), X.shape[0])
+            labels = np.argsort(~chosen, axis=1, kind="stable")[:, : chosen.sum(axis=1).max()]  # candidates first
+            scores = np.stack([np.take_along_axis(part, labels, axis=1) for part in parts], axis=2)
+            truth = np.take_along_axis(Y[block].toarray() > 0, labels, axis=1)
+            blocks.append((scores, truth, np.take_along_axis(chosen, labels, axis=1)))
+        width = max(held.shape[1] for _, _, held in blocks)
+        return Candidates(*(np.concatenate([_widened(block[i], width) for block in blocks]) for i in range(3)))
 
     def _chosen(self, parts: list[FloatArray]) -> np.ndarray:
         """Which labels are candidates: (b, n_labels)."""
@@ -217,3 +212,10 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
 
     def _block_width(self) -> int:
         return self.n_labels_ * (len(self.parts_) + 3)
+
+
+def _widened(array: np.ndarray, width: int) -> np.ndarray:
+    """The array with its second axis filled up with zeros."""
+    out = np.zeros((array.shape[0], width, *array.shape[2:]), dtype=array.dtype)
+    out[:, : array.shape[1]] = array
+    return out

@@ -22,6 +22,7 @@ from sparselens.xml._parts import Parts, PartsMixin
 from sparselens.xml.base import MultilabelClassifier, Progress, standardised
 from sparselens.xml.linear_map import ridge, with_constant
 from sparselens.xml.neighbors import nearest, votes
+from sparselens.xml.one_vs_all import check_dense_weights
 
 PREDICTORS = ("neighbors", "decoder", "average")
 _TINY = 1e-2  # of ridge in the refitted decoder: enough against embeddings with dependent columns
@@ -132,7 +133,13 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         >>> EmbeddingClassifier.as_in_paper(L1AE(n_components=100), n_neighbors=25, n_models=3).decoder
         'own'
         """
-        choices = {"bias": 0.0, "label_rows": "unit", "metric": "euclidean", "power": 0.0, "whiten": False}
+        choices: dict[str, Any] = {
+            "bias": 0.0,
+            "label_rows": "unit",
+            "metric": "euclidean",
+            "power": 0.0,
+            "whiten": False,
+        }
         return cls(embedder, **(choices | {"decoder": "own"} | overrides))
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, callback: Progress) -> None:
@@ -149,11 +156,14 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
 
             encoders.append(kept.get(f"embedder{model}", learn))
             callback(model + 1, self.n_models + 1, "models")
-        embeddings = [targets.toarray() if encoder is None else encoder.transform(targets) for encoder in encoders]
         features = with_constant(X, self.bias)
-        # One factorisation for all models.
-        W = ridge(features, np.hstack(embeddings), alpha=self.alpha, method=self.method, tol=self.tol)
-        maps = np.split(W, np.cumsum([Z.shape[1] for Z in embeddings])[:-1], axis=1)
+        if self.embedder is None:
+            check_dense_weights(X.shape[1], Y.shape[1], "pass an embedder of fewer dimensions")
+            Z = targets
+        else:
+            Z = np.hstack([encoder.transform(targets) for encoder in encoders])  # one factorisation for all models
+        W = ridge(features, Z, alpha=self.alpha, method=self.method, tol=self.tol)
+        maps = np.split(W, self.n_models, axis=1) if self.embedder is not None else [W] * self.n_models
         self.labels_ = Y
         self.parts_ = [
             self._part(encoder, np.ascontiguousarray(own), np.asarray(features @ own), unit)

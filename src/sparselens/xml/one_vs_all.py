@@ -16,6 +16,13 @@ from sparselens.xml.linear_map import ridge, with_constant
 _DENSE_WEIGHTS = 2**28  # numbers (2 GB) up to which weights may stay dense
 
 
+def check_dense_weights(n_features: int, n_labels: int, remedy: str) -> None:
+    """Raise an error where a dense matrix of weights would not fit into memory."""
+    if n_features * n_labels > _DENSE_WEIGHTS:
+        size = n_features * n_labels * 8 / 1e9
+        raise ValueError(f"{n_features:,} features times {n_labels:,} labels make {size:.0f} GB of weights: {remedy}.")
+
+
 class RidgeOneVsAll(PartsMixin, MultilabelClassifier):
     """Rank labels by a ridge regression for each of them: ``scores = XW``.
 
@@ -78,10 +85,9 @@ class RidgeOneVsAll(PartsMixin, MultilabelClassifier):
         size = check_count(self.label_block, "label_block")
         prune = check_positive_float(self.prune, "prune", allow_zero=True)
         bias = check_positive_float(self.bias, "bias", allow_zero=True)
-        if prune == 0 and X.shape[1] * Y.shape[1] > _DENSE_WEIGHTS:
-            raise ValueError(
-                f"{X.shape[1]:,} features times {Y.shape[1]:,} labels make {X.shape[1] * Y.shape[1] * 8 / 1e9:.0f} GB "
-                "of weights: set prune (0.01, say) to store them sparse, or use an EmbeddingClassifier."
+        if prune == 0:
+            check_dense_weights(
+                X.shape[1], Y.shape[1], "set prune (0.01, say) to store them sparse, or embed the labels"
             )
         kept = Parts(self.checkpoint, self, X, Y)
         X, columns = with_constant(X, bias), sp.csc_array(Y)

@@ -131,7 +131,7 @@ class SLEECClassifier(PartsMixin, MultilabelClassifier):
         seed = derive_seed(self.random_state, role="sleec")
         kept = Parts(self.checkpoint, self, X, Y)
         self.labels_ = Y
-        self.parts_ = []
+        self.parts_: list[dict[str, Any]] = []
         total = self.n_models * min(self.n_clusters, X.shape[0])
         done = 0
         for model in range(self.n_models):

@@ -1,8 +1,8 @@
-"""The peers of `benchmarks/xml.py`: each trains on the same rows and hands back the top labels of the test rows.
+"""The peers of `benchmarks/multilabel.py`: each trains on the same rows and hands back the top labels of the test rows.
 
-    python benchmarks/xml_peers.py NAME FOLDER
+    python benchmarks/multilabel_peers.py NAME FOLDER
 
-FOLDER holds X.trn.npz, Y.trn.npz and X.tst.npz (features of unit ℓ2 norm); scores.npz and figures.json are written
+FOLDER holds X.trn.npz, Y.trn.npz and X.tst.npz (features of unit ℓ2 norm); the scores and figures.json are written
 there. It runs alone in a process, so that the peak of memory is the peer's own, and it imports nothing of sparselens:
 PECOS needs a virtual environment of its own (numpy 1.26, scipy 1.13, `pip install --no-deps libpecos==1.2.8`).
 """
@@ -120,7 +120,7 @@ def main(name: str, folder: Path) -> None:
     values = np.array([float(score) for _, score in found])
     # A peer may give a label a score of 0: the offset keeps it stored and leaves the order as it is.
     values += 1.0 - min(values.min(), 0.0)
-    sp.save_npz(folder / "scores.npz", sp.csr_matrix((values, indices, indptr), shape=(len(rows), Y.shape[1])))
+    sp.save_npz(folder / "scores 0.npz", sp.csr_matrix((values, indices, indptr), shape=(len(rows), Y.shape[1])))
     stored = sum(path.stat().st_size for path in (folder / "model").rglob("*") if path.is_file())
     figures = {
         "train_s": trained - start,
@@ -128,7 +128,7 @@ def main(name: str, folder: Path) -> None:
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "model_mb": stored / 1e6,
     }
-    (folder / "figures.json").write_text(json.dumps(figures))
+    (folder / "figures.json").write_text(json.dumps({name: figures}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,284 @@
+"""What every multi-label classifier promises; each is listed once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import sparselens as sl
+from sparselens.recovery import CheckpointError, CorruptFileError
+from sparselens.xml import BlendClassifier, EmbeddingClassifier, RidgeOneVsAll, SLEECClassifier
+
+FAST = {"max_epochs": 20, "validation_interval": 5, "batch_size": 32, "device": "cpu", "clip_norm": 1.0}
+
+
+def l1ae(m=8):
+    return sl.L1AE(n_components=m, n_steps=3, **FAST)
+
+
+CLASSIFIERS = {
+    "sleec": lambda: SLEECClassifier(6, svp_neighbors=20, n_neighbors=5, random_state=0),
+    "sleec-clusters": lambda: SLEECClassifier(
+        6, n_models=2, n_clusters=3, svp_neighbors=10, n_neighbors=5, w_thresh=0.6, random_state=0
+    ),
+    "one-vs-all": lambda: RidgeOneVsAll(label_block=7),
+    "one-vs-all-pruned": lambda: RidgeOneVsAll(prune=0.01),
+    "label-space": lambda: EmbeddingClassifier(None, n_neighbors=5),
+    "l1ae-1": lambda: EmbeddingClassifier.as_in_paper(l1ae(), predictor="neighbors", n_neighbors=5, random_state=0),
+    "l1ae-2": lambda: EmbeddingClassifier.as_in_paper(l1ae(), predictor="decoder", random_state=0),
+    "l1ae-3": lambda: EmbeddingClassifier.as_in_paper(l1ae(), n_neighbors=5, n_models=2, random_state=0),
+    "l1ae-refit": lambda: EmbeddingClassifier(l1ae(), n_neighbors=5, n_models=2, random_state=0),
+    "pca": lambda: EmbeddingClassifier(sl.PCAEncoder(n_components=8), n_neighbors=5),
+    "deep": lambda: EmbeddingClassifier(
+        sl.DeepAE(n_components=8, n_hidden=(10, 12), max_epochs=4, device="cpu"), decoder="own", random_state=0
+    ),
+    "blend": lambda: BlendClassifier(
+        [("linear", RidgeOneVsAll()), ("near", EmbeddingClassifier(None, predictor="neighbors", n_neighbors=5))],
+        random_state=0,
+    ),
+    "rerank": lambda: BlendClassifier(
+        [("pca", EmbeddingClassifier(sl.PCAEncoder(n_components=8))), ("linear", RidgeOneVsAll())],
+        rerank=True,
+        n_candidates=8,
+        random_state=0,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted(problem):
+    X, Y, _, _ = problem
+    kept = {}
+
+    def get(name):
+        if name not in kept:
+            kept[name] = CLASSIFIERS[name]().fit(X, Y)
+        return kept[name]
+
+    return get
+
+
+every = pytest.mark.parametrize("name", CLASSIFIERS)
+
+
+@every
+def test_it_is_far_better_than_the_most_frequent_labels(name, fitted, problem):
+    _, Y, X_test, Y_test = problem
+    frequent = sp.csr_array(np.tile(np.asarray(Y.sum(axis=0), dtype=float), (Y_test.shape[0], 1)))
+    floor = sl.metrics.precision_at_k(Y_test, frequent, k=3)
+    reached = fitted(name).score(X_test, Y_test, k=3)
+    if name in ("l1ae-2", "deep"):  # trained for a moment, these decoders are no more than better than chance
+        floor = Y_test.nnz / (Y_test.shape[0] * Y_test.shape[1])
+    assert reached > floor + 0.1
+
+
+@every
+def test_every_row_has_k_labels_best_first_of_a_longer_list(name, fitted, problem):
+    X_test = problem[2]
+    five, ten = (fitted(name).predict_topk(X_test, k=k) for k in (5, 10))
+    assert five.shape == (60, 24)
+    assert (np.diff(five.indptr) == 5).all()
+    assert (np.diff(ten.indptr) == 10).all()
+    for a, b in ((five[i : i + 1], ten[i : i + 1]) for i in range(60)):
+        assert set(a.indices) <= set(b.indices)
+        assert a.data.min() >= np.sort(b.data)[-5] - 1e-12
+
+
+@every
+def test_more_labels_than_there_are_is_all_of_them(name, fitted, problem):
+    assert (np.diff(fitted(name).predict_topk(problem[2], k=100).indptr) == 24).all()
+
+
+@every
+def test_blocks_do_not_change_the_answer(name, fitted, problem, monkeypatch):
+    X_test = problem[2]
+    whole = fitted(name).predict_topk(X_test, k=5)
+    monkeypatch.setattr("sparselens.xml._topk._CELLS", 700)
+    calls = []
+    by_blocks = fitted(name).predict_topk(X_test, k=5, callback=lambda done, total, what: calls.append((done, total)))
+    assert len(calls) > 1
+    assert calls[-1] == (60, 60)
+    np.testing.assert_allclose(by_blocks.toarray(), whole.toarray(), atol=1e-9)
+
+
+@every
+def test_a_model_comes_back_from_disk_bit_by_bit(name, fitted, problem, tmp_path):
+    model = fitted(name)
+    again = sl.load(model.save(tmp_path / "model"))
+    assert repr(again.get_params(deep=False)) == repr(model.get_params(deep=False))
+    assert (again.predict_topk(problem[2]) != model.predict_topk(problem[2])).nnz == 0
+    assert not list((tmp_path / "model").glob("*.pkl"))
+    np.testing.assert_array_equal(again.inverse_propensities(), model.inverse_propensities())
+
+
+@every
+def test_dense_and_sparse_input_agree(name, fitted, problem):
+    X_test = problem[2]
+    same = fitted(name).predict_topk(X_test.toarray())
+    assert (same != fitted(name).predict_topk(sp.csc_array(X_test))).nnz == 0
+
+
+@every
+def test_the_same_seed_gives_the_same_model(name, fitted, problem):
+    X, Y, X_test, _ = problem
+    assert (CLASSIFIERS[name]().fit(X, Y).predict_topk(X_test) != fitted(name).predict_topk(X_test)).nnz == 0
+
+
+@every
+def test_odd_rows_and_labels_have_a_meaning(name, problem):
+    """Rows without labels, labels without rows, rows without features: all of them legal."""
+    X, Y, X_test, _ = problem
+    X, Y = X.tolil(), Y.tolil()
+    X[5], Y[7] = 0.0, 0.0
+    Y[:, 3] = 0.0
+    model = CLASSIFIERS[name]().fit(sp.csr_array(X), sp.csr_array(Y))
+    scores = model.predict_topk(sp.vstack([X_test[:3], sp.csr_array((1, 60))]), k=1)
+    assert np.isfinite(scores.data).all()
+    assert 3 not in scores.indices
+    assert model.label_counts_[3] == 0
+
+
+@every
+def test_no_rows_give_no_rows(name, fitted):
+    assert fitted(name).predict_topk(sp.csr_array((0, 60))).shape == (0, 24)
+
+
+@every
+def test_other_columns_and_other_rows_are_refused(name, fitted, problem):
+    X, Y, X_test, _ = problem
+    with pytest.raises(ValueError, match="X has 59 columns but 60 were expected"):
+        fitted(name).predict_topk(X_test[:, :59])
+    with pytest.raises(ValueError, match="X has 240 rows but Y has 239: pass the labels of the same rows"):
+        CLASSIFIERS[name]().fit(X, Y[1:])
+    with pytest.raises(ValueError, match="Y holds negative values in row 0"):
+        CLASSIFIERS[name]().fit(X[:1], [[-1.0]])
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        fitted(name).predict_topk(X_test, k=0)
+
+
+def test_an_unfitted_model_says_so(problem):
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        RidgeOneVsAll().predict_topk(problem[2])
+
+
+# ---- ensembles, resume, parameters ---------------------------------------------------------------------------
+
+
+def test_models_of_an_ensemble_have_seeds_of_their_own(fitted):
+    first, second = (part["embedder"].components_ for part in fitted("l1ae-3").parts_)
+    assert np.abs(first - second).max() > 1e-3
+
+
+def test_the_first_model_of_an_ensemble_is_the_single_model(problem):
+    X, Y, _, _ = problem
+    one, two = (EmbeddingClassifier(l1ae(), n_models=n, random_state=4).fit(X, Y) for n in (1, 2))
+    np.testing.assert_array_equal(one.parts_[0]["embedder"].components_, two.parts_[0]["embedder"].components_)
+    np.testing.assert_allclose(one.parts_[0]["W"], two.parts_[0]["W"], atol=1e-10)
+
+
+class KilledError(Exception):
+    """Stands for a process that was killed."""
+
+
+@pytest.mark.parametrize("name", ["sleec-clusters", "l1ae-3", "blend", "one-vs-all"])
+def test_a_killed_fit_goes_on_where_it_was(name, fitted, problem, tmp_path):
+    X, Y, X_test, _ = problem
+    told = []
+
+    def kill(done, total, what):
+        told.append(done)
+        if len(told) == 2:
+            raise KilledError
+
+    model = CLASSIFIERS[name]().set_params(checkpoint=tmp_path / "parts")
+    with pytest.raises(KilledError):
+        model.fit(X, Y, callback=kill)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "parts").glob("*.npz")}
+    assert before
+    model.fit(X, Y)
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "parts").glob("*.npz")}
+    assert before.items() <= after.items()
+    np.testing.assert_allclose(
+        model.predict_topk(X_test).toarray(), fitted(name).predict_topk(X_test).toarray(), atol=1e-9
+    )
+
+
+def test_parts_of_another_fit_and_damaged_parts_are_refused(problem, tmp_path):
+    X, Y, _, _ = problem
+    RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
+    with pytest.raises(CheckpointError, match="holds the parts of another fit"):
+        RidgeOneVsAll(alpha=2.0, checkpoint=tmp_path).fit(X, Y)
+    (tmp_path / "labels0.npz").write_bytes(b"PK no zip")
+    with pytest.raises(CorruptFileError, match=r"labels0.npz is damaged"):
+        RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
+
+
+def test_a_checkpoint_without_a_seed_is_refused(problem, tmp_path):
+    with pytest.raises(ValueError, match="a checkpoint needs random_state="):
+        SLEECClassifier(checkpoint=tmp_path).fit(*problem[:2])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (SLEECClassifier(w_thresh=1.0), "w_thresh must be a fraction below 1, got 1.0"),
+        (SLEECClassifier(n_models=0), "n_models must be at least 1, got 0"),
+        (EmbeddingClassifier(predictor="knn"), "predictor must be one of 'neighbors', 'decoder', 'average'; got 'knn'"),
+        (EmbeddingClassifier(decoder_weight=2.0), "decoder_weight must be at most 1, got 2.0"),
+        (RidgeOneVsAll(alpha=0.0), "alpha must be a finite number above 0, got 0.0"),
+        (BlendClassifier([]), r"classifiers must be a list of \(name, classifier\)"),
+        (BlendClassifier(validation_fraction=1.0), "validation_fraction must be below 1, got 1.0"),
+    ],
+)
+def test_a_bad_parameter_is_named(model, message, problem):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*problem[:2])
+
+
+def test_weights_that_do_not_fit_into_memory_are_refused_with_the_remedy():
+    X, Y = sp.csr_array((2, 100_000)), sp.csr_array((2, 100_000))
+    with pytest.raises(ValueError, match=r"100,000 features times 100,000 labels make 80 GB of weights: set prune"):
+        RidgeOneVsAll().fit(X, Y)
+
+
+def test_an_embedder_with_a_checkpoint_of_its_own_is_refused(problem, tmp_path):
+    model = EmbeddingClassifier(sl.L1AE(n_components=4, checkpoint=str(tmp_path)))
+    with pytest.raises(ValueError, match="give checkpoint= to the EmbeddingClassifier"):
+        model.fit(*problem[:2])
+
+
+def test_presets_are_the_published_ones():
+    wiki = SLEECClassifier.preset("wiki10-31k", n_models=2)
+    assert (wiki.n_models, wiki.n_clusters, wiki.n_components, wiki.C, wiki.n_neighbors) == (2, 5, 75, 0.1, 11)
+    with pytest.raises(ValueError, match="there is no preset 'rcv1': the names are eurlex-4k"):
+        SLEECClassifier.preset("rcv1")
+
+
+def test_a_blend_never_ranks_what_its_first_classifier_left_out(problem):
+    X, Y, X_test, _ = problem
+    model = CLASSIFIERS["rerank"]().fit(X, Y)
+    allowed = model.parts_[0].predict_topk(X_test, k=8)
+    ranked = model.predict_topk(X_test, k=8)
+    np.testing.assert_array_equal(ranked.indices, allowed.indices)
+
+
+def test_the_weights_of_a_blend_are_learned_on_rows_that_were_held_out(problem):
+    X, Y, _, _ = problem
+
+    class Noise(RidgeOneVsAll):
+        def _score_block(self, X):
+            return np.random.default_rng(X.shape[0]).random((X.shape[0], self.n_labels_))
+
+    model = BlendClassifier([("noise", Noise()), ("linear", RidgeOneVsAll())], random_state=0).fit(X, Y)
+    assert model.weights_["linear"] > 2 * model.weights_["noise"]
+
+
+def test_a_damaged_model_is_refused(fitted, tmp_path):
+    folder = fitted("sleec").save(tmp_path / "model")
+    arrays = next(folder.glob("arrays-*"))
+    arrays.write_bytes(arrays.read_bytes()[:-10])
+    with pytest.raises(CorruptFileError, match="is truncated or was edited"):
+        sl.load(folder)
