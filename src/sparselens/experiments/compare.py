@@ -162,13 +162,18 @@ def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = Fal
     for row in rows:
         cell = wanted.pop(Cell.from_row(row).point, None)
         if cell is not None and row["status"] != DONE:
-            text = f"{row['status']}: {row['reason']}"
+            text = f"{row['status']}: {_short(row['reason'])}"
             reasons[text] = reasons.get(text, 0) + 1
     for cell in wanted.values():
         if cell.seed == 0:
             text = f"not run: {cell.encoder} on {cell.data}"
             reasons[text] = reasons.get(text, 0) + 1
     yield from sorted(reasons.items())
+
+
+def _short(reason: str, most: int = 160) -> str:
+    """The beginning of a long reason; the stored row has the whole."""
+    return reason if len(reason) <= most else reason[:most].rsplit(" ", 1)[0] + " …"
 
 
 def number(value: float) -> str:
