@@ -9,8 +9,8 @@ tags of new documents. :doc:`/multilabel` says more about the classifiers.
 # %%
 # A text file
 # -----------
-# A header ``rows features labels``, then ``tag,tag word:weight word:weight`` a line. This one has forty topics, each with
-# words and tags of its own.
+# A header ``rows features labels``, then ``tag,tag word:weight word:weight`` a line. This one has forty topics, each
+# with words and tags of its own.
 import tempfile
 from pathlib import Path
 
