@@ -224,7 +224,7 @@ def wiki10_like(n: int, *, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
     n_topics, p, n_labels = 300, 101_938, 30_938
     word_rank, label_rank = (rng.permutation(size) for size in (p, n_labels))
     topic_words = [rng.choice(p, 1500, replace=False) for _ in range(n_topics)]
-    topic_labels = [label_rank[np.unique((n_labels * rng.random(40) ** 4).astype(int))] for _ in range(n_topics)]
+    topic_labels = [label_rank[np.unique((n_labels * rng.random(14) ** 2).astype(int))] for _ in range(n_topics)]
     rows_x, rows_y = [], []
     for _ in range(n):
         topics = rng.integers(0, n_topics, 2)

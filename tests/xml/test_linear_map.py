@@ -68,3 +68,16 @@ def test_a_map_comes_back_from_disk(pair, tmp_path):
 def test_embeddings_of_other_rows_are_refused(pair):
     with pytest.raises(ValueError, match=r"X has 40 rows but Z has the shape \(39, 3\)"):
         RidgeMap().fit(pair[0], pair[1][1:])
+
+
+def test_a_blend_solves_a_shared_regression_once(problem, monkeypatch):
+    from sparselens.xml import BlendClassifier, linear_map
+
+    solved = []
+    solve = linear_map._by_cholesky
+    monkeypatch.setattr(linear_map, "_by_cholesky", lambda *args: solved.append(1) or solve(*args))
+    BlendClassifier(random_state=0).fit(*problem[:2])
+    assert len(solved) == 2  # held out and whole, though three classifiers need it each time
+    ridge(problem[0], problem[1])
+    ridge(problem[0], problem[1])
+    assert len(solved) == 4  # outside of a blend nothing is remembered

@@ -135,7 +135,9 @@ def _classifier(
     method: str, *, m: int | None, predictor: str, n_models: int | None, preset: str | None, epochs: int, seed: int
 ) -> Any:
     """The classifier of a name; an option that it does not know is refused, not ignored."""
-    import sparselens as sl
+    from sparselens.encoders.certificate import CertificateEncoder
+    from sparselens.encoders.l1ae import L1AE
+    from sparselens.encoders.spectral import PCAEncoder
     from sparselens.xml import BlendClassifier, EmbeddingClassifier, RidgeOneVsAll, SLEECClassifier
 
     given = {"--components": m, "--models": n_models, "--preset": preset}
@@ -160,9 +162,9 @@ def _classifier(
         return SLEECClassifier(**chosen) if preset is None else SLEECClassifier.preset(preset, **chosen)
     size = m if m is not None else 100
     embedders = {
-        "l1ae": lambda: sl.L1AE(n_components=size, clip_norm=1.0, max_epochs=epochs, validation_interval=5),
-        "certificate": lambda: sl.CertificateEncoder(n_components=size),
-        "pca": lambda: sl.PCAEncoder(n_components=size),
+        "l1ae": lambda: L1AE(n_components=size, clip_norm=1.0, max_epochs=epochs, validation_interval=5),
+        "certificate": lambda: CertificateEncoder(n_components=size),
+        "pca": lambda: PCAEncoder(n_components=size),
     }
     return EmbeddingClassifier(embedders[method](), predictor=predictor, n_models=n_models or 1, random_state=seed)
 
