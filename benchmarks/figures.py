@@ -27,9 +27,13 @@ def scaling_curves(rows: list[dict[str, Any]]) -> Any:
                 column[0].plot(x, [1e6 * row["cpu_s"] / row["n"] for row in mine], **style)
                 column[1].plot(x, [row["peak_mb"] for row in mine], **style)
             column[0].set(xscale="log", yscale="log")
-            column[1].set(xscale="log", xlabel=label, ylim=(0, None))
+            column[1].set(xscale="log", xlabel=label)
+            if letter == "m":  # less than a decade: the values themselves
+                column[1].set_xticks(x, [str(value) for value in x])
+                column[1].minorticks_off()
         axes[0, 0].set_ylabel("µs a row, one core")
         axes[1, 0].set_ylabel("peak memory, MB")
+        axes[1, 0].set_ylim(bottom=0)
         axes[0, 0].legend()
         plt.close(figure)
         return figure

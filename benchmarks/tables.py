@@ -239,8 +239,8 @@ def scaling_billion() -> str:
                 [
                     what,
                     f"d = {row['d']:,}, m = {row['m']}, {row['k']} nonzeros a row, measured at n = {row['n']:,}",
-                    f"{hours:,.1f}",
-                    f"{hours / 16:,.1f}",
+                    f"{hours:,.2f}",
+                    f"{hours / 16:,.2f}",
                     f"{row['in_mb'] / row['n'] * 1e9 / 1024:,.0f} → {row['out_mb'] / row['n'] * 1e9 / 1024:,.0f}",
                     f"{row['peak_mb']:,}",
                 ]
