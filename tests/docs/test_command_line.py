@@ -46,7 +46,7 @@ def test_the_walk_through_prints_what_the_page_shows(tmp_path, monkeypatch):
         ended = command(*shlex.split(typed))
         printed = f"sparselens: {ended.error}" if ended.code == 2 else ended.out
         assert agrees(printed, expected), (
-            f"$ sparselens {typed}\n{printed}\n(exit code {ended.code}) but the page shows\n{expected}"
+            f"$ sparselens {typed}\n{printed}{ended.error}\n(exit code {ended.code}) but the page shows\n{expected}"
         )
         assert ended.code == (2 if expected.startswith("sparselens: ") else 0)
 
