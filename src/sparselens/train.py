@@ -166,6 +166,7 @@ def train(
     began, device = time.perf_counter(), next(module.parameters()).device
     n_batches = math.ceil(task.n_rows / settings.batch_size)
     precision = settings.matmul_precision if device.type == "cuda" else "highest"
+    remedies = task.remedies + (". Or multiply in full float32 (matmul_precision='highest')" if precision == "high" else "")
 
     while not history.stopped_by:
         epoch = history.n_epochs
@@ -183,11 +184,11 @@ def train(
                 if settings.clip_norm is not None:
                     torch.nn.utils.clip_grad_norm_(module.parameters(), settings.clip_norm)
                 if device.type == "cpu":  # a GPU is asked once an epoch, because asking means waiting
-                    _check_finite(float(loss), "training loss", epoch, task)
+                    _check_finite(float(loss), "training loss", epoch, remedies)
                 optimizer.step()
                 total += loss.detach() * (min(settings.batch_size, task.n_rows - i * settings.batch_size) / task.n_rows)
         train_loss = float(total)
-        _check_finite(train_loss, "training loss", epoch, task)
+        _check_finite(train_loss, "training loss", epoch, remedies)
         history.n_epochs += 1
 
         score = None
@@ -195,7 +196,7 @@ def train(
             module.eval()
             with torch.no_grad(), _matmul_precision(precision):
                 score = float(task.validate())
-            _check_finite(score, "validation loss", epoch, task)
+            _check_finite(score, "validation loss", epoch, remedies)
             history.epoch.append(history.n_epochs)
             history.train_loss.append(train_loss)
             history.valid_loss.append(score)
@@ -356,9 +357,9 @@ def _epoch_order(n: int, seed: int, epoch: int) -> tuple[torch.Tensor, torch.Gen
     return order, torch.Generator().manual_seed(derive_seed(seed, role="batches", epoch=epoch))
 
 
-def _check_finite(value: float, what: str, epoch: int, task: Task) -> None:
+def _check_finite(value: float, what: str, epoch: int, remedies: str) -> None:
     if not math.isfinite(value):
-        raise TrainingDivergedError(f"the {what} became {value} in epoch {epoch + 1}: {task.remedies}.")
+        raise TrainingDivergedError(f"the {what} became {value} in epoch {epoch + 1}: {remedies}.")
 
 
 def _copy(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -402,3 +402,21 @@ def test_a_path_that_reaches_rounding_ends_there():
         for found in (paths.solve(unit), paths.patient().solve(unit)):
             assert found.n_steps.max() <= 30 * 50 + 300  # the largest number of steps of a patient engine
     assert L1Decoder().bind(encoder.components_).decode(Y).certified.all()
+
+
+def test_what_an_engine_could_not_compute_is_uncertified_and_never_nan(monkeypatch):
+    """Low frequencies of a DCT, whose neighbouring columns are nearly parallel, drove a path to NaN."""
+
+    class Broken:
+        def solve(self, Y):
+            values = np.where(Y[:, 0] > 0.9, np.nan, 1.0)
+            x = sp.csr_array((values, np.zeros(len(Y), dtype=int), np.arange(len(Y) + 1)), shape=(len(Y), 3))
+            dual = np.tile([1.0, 0.0], (len(Y), 1))
+            return Candidates(x, dual, infeasible=np.ones(len(Y), dtype=bool), n_steps=np.ones(len(Y), dtype=int))
+
+    monkeypatch.setattr(L1Decoder, "_make_engines", lambda self: [Broken()])
+    rec = L1Decoder().bind([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]).decode([[1.0, 0.0], [0.5, 0.5]])
+    assert np.isfinite(rec.x.data).all() and np.isfinite(rec.dual).all()
+    assert (rec.status == Status.UNCERTIFIED).all()
+    np.testing.assert_allclose(rec.residual[0], 1.0)  # x = 0 is reported
+

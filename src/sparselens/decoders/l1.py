@@ -158,6 +158,7 @@ class L1Decoder(BaseDecoder):
 
     def _checked(self, Y: FloatArray, found: Candidates) -> Recovery:
         """What candidates are worth."""
+        _forget_what_is_not_finite(found)
         proof = self._verifier_.optimal(Y, found.x, found.dual)
         no_solution = ~proof.optimal & found.infeasible
         no_solution[no_solution] = self._verifier_.infeasible(Y[no_solution], found.dual[no_solution])
@@ -182,6 +183,17 @@ class L1Decoder(BaseDecoder):
             n_steps=np.zeros(n, dtype=np.int64),
             dual=np.zeros((n, m)),
         )
+
+
+def _forget_what_is_not_finite(found: Candidates) -> None:
+    """Make rows that an engine could not compute zero, in place: no answer of ours holds NaN."""
+    rows = np.repeat(np.arange(found.x.shape[0]), np.diff(found.x.indptr))
+    bad = ~np.isfinite(found.dual).all(axis=1)
+    bad[rows[~np.isfinite(found.x.data)]] = True
+    if bad.any():
+        found.x.data[bad[rows]] = 0.0  # which is taken out with the other zeros
+        found.dual[bad] = 0.0
+        found.infeasible[bad] = False
 
 
 def _replace_rows(old: Recovery, rows: np.ndarray, new: Recovery) -> Recovery:
