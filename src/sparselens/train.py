@@ -166,7 +166,9 @@ def train(
     began, device = time.perf_counter(), next(module.parameters()).device
     n_batches = math.ceil(task.n_rows / settings.batch_size)
     precision = settings.matmul_precision if device.type == "cuda" else "highest"
-    remedies = task.remedies + (". Or multiply in full float32 (matmul_precision='highest')" if precision == "high" else "")
+    remedies = task.remedies
+    if precision == "high":
+        remedies += ". Or multiply in full float32 (matmul_precision='highest')"
 
     while not history.stopped_by:
         epoch = history.n_epochs

@@ -416,7 +416,7 @@ def test_what_an_engine_could_not_compute_is_uncertified_and_never_nan(monkeypat
 
     monkeypatch.setattr(L1Decoder, "_make_engines", lambda self: [Broken()])
     rec = L1Decoder().bind([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]).decode([[1.0, 0.0], [0.5, 0.5]])
-    assert np.isfinite(rec.x.data).all() and np.isfinite(rec.dual).all()
+    assert np.isfinite(rec.x.data).all()
+    assert np.isfinite(rec.dual).all()
     assert (rec.status == Status.UNCERTIFIED).all()
     np.testing.assert_allclose(rec.residual[0], 1.0)  # x = 0 is reported
-
