@@ -188,7 +188,7 @@ class L1Decoder(BaseDecoder):
 def _forget_what_is_not_finite(found: Candidates) -> None:
     """Make rows that an engine could not compute zero, in place: no answer of ours holds NaN."""
     rows = np.repeat(np.arange(found.x.shape[0]), np.diff(found.x.indptr))
-    bad = ~np.isfinite(found.dual).all(axis=1)
+    bad = np.asarray(~np.isfinite(found.dual).all(axis=1))
     bad[rows[~np.isfinite(found.x.data)]] = True
     if bad.any():
         found.x.data[bad[rows]] = 0.0  # which is taken out with the other zeros
