@@ -63,11 +63,9 @@ def learn_weights(candidates: Candidates, *, seed: int) -> FloatArray:
 
 def default_classifiers() -> list[tuple[str, Any]]:
     """One-vs-all ridge regression, and few and many neighbours in the space of its scores."""
-    return [
-        ("one-vs-all", RidgeOneVsAll()),
-        ("neighbors", EmbeddingClassifier(None, predictor="neighbors", n_neighbors=50, power=8.0)),
-        ("few neighbors", EmbeddingClassifier(None, predictor="neighbors", n_neighbors=10, power=2.0)),
-    ]
+    many = EmbeddingClassifier(None, predictor="neighbors", label_rows="binary", n_neighbors=50, power=8.0)
+    few = EmbeddingClassifier(None, predictor="neighbors", label_rows="binary", n_neighbors=10, power=2.0)
+    return [("one-vs-all", RidgeOneVsAll()), ("neighbors", many), ("few neighbors", few)]  # one regression for all
 
 
 class BlendClassifier(PartsMixin, MultilabelClassifier):

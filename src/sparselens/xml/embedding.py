@@ -46,8 +46,8 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
     n_models : int
     alpha, bias, method, tol :
         Of the ridge regression; see `RidgeMap`.
-    label_rows : "binary" or "unit"
-        Embed label rows of zeros and ones, or scaled to unit ℓ2 norm. Encoders are trained on unit rows in either case.
+    label_rows : "unit" or "binary"
+        Embed label rows scaled to unit ℓ2 norm, or of zeros and ones. Encoders are trained on unit rows in either case.
     n_neighbors : int
     metric : "cosine" or "euclidean"
     power : float
@@ -94,7 +94,7 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         bias: float = 1.0,
         method: str = "auto",
         tol: float = 1e-4,
-        label_rows: str = "binary",
+        label_rows: str = "unit",
         n_neighbors: int = 25,
         metric: str = "cosine",
         power: float = 8.0,
