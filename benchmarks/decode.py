@@ -3,6 +3,7 @@
     python benchmarks/decode.py                          # the synthetic cases, one thread
     python benchmarks/decode.py --cases amazon,rcv1      # real data under SPARSELENS_DATA
     python benchmarks/decode.py --cases scaling          # how time grows with d, m and n
+    python benchmarks/decode.py --cases processes --budget 100   # one process and two, all of Amazon's test rows
     python benchmarks/decode.py --threads 2              # ours on two processes, the others on two threads
 
 Each solver lives in a process of its own (OR-tools and highspy cannot share one) and they take turns on identical
@@ -29,6 +30,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 OURS = "sparselens"
+TWO = "sparselens, two processes"
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ def cases(names: list[str], seed: int) -> Iterator[Case]:
             X = sl.load_dataset("amazon").test
             few = ("scipy HiGHS", "highspy, slack basis", "sklearn lars_path")
             yield Case("Amazon, Gaussian, m=120", gaussian(120, X.shape[1]), X, peers=few)
+        elif name == "processes":
+            X = sl.load_dataset("amazon").test
+            yield Case("Amazon, Gaussian, m=120, all rows", gaussian(120, X.shape[1]), X, peers=(TWO,))
         elif name == "rcv1":
             X = sl.load_dataset("rcv1-mulan").test
             yield Case("RCV1 (Mulan subsets), Gaussian, m=1000", gaussian(1000, X.shape[1]), X[:400], peers=())
@@ -70,7 +75,7 @@ def cases(names: list[str], seed: int) -> Iterator[Case]:
                 X = _random_rows(n, d, 10, rng)
                 yield Case(f"10 nonzeros, d={d}, m={m}, n={n}", gaussian(m, d), X, peers=("highspy, slack basis",))
         else:
-            raise SystemExit(f"no case is called {name!r}: choose from synthetic, amazon, rcv1, scaling")
+            raise SystemExit(f"no case is called {name!r}: choose from synthetic, amazon, processes, rcv1, scaling")
 
 
 _GROWTH = (
@@ -142,6 +147,11 @@ def _prepare(solver: str, threads: int, A: np.ndarray, positive: bool) -> Any:
         from sparselens import L1Decoder
 
         return L1Decoder(positive=positive, n_jobs=threads if threads > 1 else None).bind(A).decode
+    if solver == TWO:
+        from sparselens import L1Decoder
+
+        decode = L1Decoder(positive=positive, n_jobs=2).bind(A).decode
+        return lambda Y: decode(Y).x
     from peers import PEERS
 
     return PEERS[solver](A, positive, threads)
@@ -154,7 +164,7 @@ def run_case(case: Case, solvers: list[str], *, turns: int, budget: float, threa
     Y = np.ascontiguousarray(case.X @ np.ascontiguousarray(case.A.T))
     workers: dict[str, Worker] = {}
     results: dict[str, dict[str, Any]] = {}
-    wanted = [OURS, *(s for s in solvers if case.peers is None or s in case.peers)]
+    wanted = [OURS, *(s for s in solvers if (s != TWO if case.peers is None else s in case.peers))]
     rows: dict[str, int] = {}
     for solver in wanted:
         base = {"case": case.name, "solver": solver, "m": len(case.A), "d": case.A.shape[1], "threads": threads}
@@ -240,7 +250,7 @@ def main() -> None:
     from peers import PEERS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default="synthetic", help="of synthetic, amazon, rcv1, scaling; with commas")
+    parser.add_argument("--cases", default="synthetic", help="synthetic, amazon, processes, rcv1, scaling; with commas")
     parser.add_argument("--solvers", default=",".join(PEERS), help="peers to run, with ';' or ',' between them")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5)
@@ -248,7 +258,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "decode.jsonl")
     arguments = parser.parse_args()
-    solvers = [name for name in PEERS if name in arguments.solvers]
+    solvers = [TWO, *(name for name in PEERS if name in arguments.solvers)]
     where, results = facts(), []
     for case in cases(arguments.cases.split(","), arguments.seed):
         for result in run_case(
