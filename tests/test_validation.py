@@ -285,8 +285,11 @@ def test_unit_rows_have_norm_one_and_empty_rows_stay():
 
 
 def test_good_csr_rows_are_handed_through_to_a_product_and_bad_ones_are_not():
+    good = sp.csr_array((np.array([1.0, 2.0]), np.array([0, 1]), np.array([0, 1, 2])), shape=(2, 2))
+    assert np.shares_memory(check_rows(good, canonical=False).data, good.data)
     rows = sp.csr_array((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
-    assert np.shares_memory(check_rows(rows, canonical=False).data, rows.data)
+    assert check_rows(rows, canonical=False).nnz == 1  # duplicates are summed
+    rows = sp.csr_array((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
     assert check_rows(rows).nnz == 1
     huge = sp.csr_array(np.full((1, 3), 1e308))  # its sum is infinite, its entries are not
     np.testing.assert_array_equal(check_rows(huge, canonical=False).toarray(), huge.toarray())

@@ -35,7 +35,7 @@ def check_rows(
     """Return X as a canonical float64 CSR array of sparse rows, or raise an error that says what to mend.
 
     `first_row` is the number of X's first row in what the user passed, for the messages about a block of it.
-    ``canonical=False`` hands good CSR rows through as they are, for a product, which duplicates do not disturb.
+    ``canonical=False`` hands rows that are canonical already through as they are, without a copy.
 
     Examples
     --------
@@ -207,8 +207,8 @@ def as_numbers(X: Any, name: str) -> Any:
 
 
 def _is_plain(X: Any, nonnegative: bool) -> bool:
-    """Whether X is CSR and its entries need no second look; a False means nothing yet."""
-    if not (sp.issparse(X) and X.format == "csr" and X.dtype == np.float64):
+    """Whether X is canonical CSR and its entries need no second look; a False means nothing yet."""
+    if not (sp.issparse(X) and X.format == "csr" and X.dtype == np.float64 and X.has_canonical_format):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
         finite = bool(np.isfinite(X.data.sum()))  # one sum tells that every entry is finite

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -113,8 +112,11 @@ _functions: dict[str, Callable[[Any], Any]] = {}  # the one function of this pro
 
 def _call_stored(path: str, item: Any) -> Any:
     if path not in _functions:
+        from multiprocessing.reduction import ForkingPickler  # as processes are sent everything else
+
         _functions.clear()
-        _functions[path] = pickle.loads(Path(path).read_bytes())  # written by the process that started this one
+        # written by the process that started this one, in a folder that nobody else may enter
+        _functions[path] = ForkingPickler.loads(Path(path).read_bytes())
     return _functions[path](item)
 
 
