@@ -5,7 +5,7 @@
     python benchmarks/multilabel.py --pecos .venv-pecos/bin/python    # XR-Linear has its own environment
     python benchmarks/multilabel.py --scale                           # a synthetic problem of Wiki10-31K's size
 
-A split draws training and test rows of the official sizes; nothing is chosen on test rows. Each method runs alone in a
+A split draws training and test rows of the official sizes. Each method runs alone in a
 process with one thread, so that the peak of memory is its own. Rows are stored in results/xml.jsonl. ℓ1-AE's encoders
 take long on a CPU: --encoders names a folder of trained ones (DATA-SPLIT-M-MODEL, as `encoder.save` writes them). The
 models of an ensemble have seeds of their own, the first of five being the single one: one fit gives all sizes.
