@@ -289,7 +289,6 @@ def test_good_csr_rows_are_handed_through_to_a_product_and_bad_ones_are_not():
     assert np.shares_memory(check_rows(good, canonical=False).data, good.data)
     rows = sp.csr_array((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
     assert check_rows(rows, canonical=False).nnz == 1  # duplicates are summed
-    rows = sp.csr_array((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
     assert check_rows(rows).nnz == 1
     huge = sp.csr_array(np.full((1, 3), 1e308))  # its sum is infinite, its entries are not
     np.testing.assert_array_equal(check_rows(huge, canonical=False).toarray(), huge.toarray())

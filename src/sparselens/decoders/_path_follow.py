@@ -271,15 +271,17 @@ def return_to(problem, row, t):
 
 
 @compiled
-def _left_out(problem, row, n_inner, lam):
-    """Add to V the columns of W that are above λ without having been in `near`; False where V has no room for them.
-
-    They are judged with the residual in r, which is in double precision; ``o = A_Wᵀr`` is in single.
-    """
-    W, V, o, mark = row.W, row.V, row.o, row.mark
+def _look_at_working_set(problem, row):
+    """``o = A_Wᵀr`` in single precision."""
     for i in range(len(row.r)):
         row.move32[i] = row.r[i]
-    column_dots(problem.A32, W, row.n[WIDTH], row.move32, o)
+    column_dots(problem.A32, row.W, row.n[WIDTH], row.move32, row.o)
+
+
+@compiled
+def _left_out(problem, row, n_inner, lam):
+    """Add to V the columns of W that o shows above λ without having been in `near`; False where V has no room."""
+    W, V, o, mark = row.W, row.V, row.o, row.mark
     bound = np.float32(lam * (1.0 + 1e-5))
     for i in range(n_inner):
         mark[row.near[i]] = 1
@@ -322,13 +324,12 @@ def advance(problem, row):
             return ended
         before, t = n[OVERLOOKED], n[DONE]
         residual(problem.A, row.past_support[t], row.past_k[t], row.past_x[t], row.y, row.r)
+        _look_at_working_set(problem, row)
         room = _left_out(problem, row, n_inner, row.past_lam[t])
         if n[OVERLOOKED] > before:
             return_to(problem, row, last_valid(problem, row, t, before))
+            _look_at_working_set(problem, row)  # with the residual of that breakpoint
             ended = False
-            for i in range(len(row.r)):
-                row.move32[i] = row.r[i]
-            column_dots(problem.A32, row.W, n[WIDTH], row.move32, row.o)
         elif n[DONE] >= n[EVENTS] or n[SIZE] == 0 or row.f[LAM] < _FRESH * row.past_lam[0]:
             return ended
         if ended or not room:
