@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sparselens.experiments.figures import curves
 from sparselens.experiments.paper import EXPERIMENTS, cells_of, find
 from sparselens.experiments.plots import save
 from sparselens.experiments.report import build, pictures, to_markdown
@@ -27,7 +26,6 @@ ROOT = Path(__file__).parent.parent
 ROWS = ROOT / "benchmarks" / "results" / "paper.jsonl"
 PAGE = ROOT / "docs" / "paper.md"
 IMAGES = ROOT / "docs" / "images" / "paper"
-README_FIGURE = ROOT / "docs" / "images" / "fig2.png"
 
 
 def render() -> str:
@@ -51,7 +49,6 @@ def draw() -> None:
             old.unlink()
     for picture in made:
         _save_small(picture.draw("light"), IMAGES / f"{picture.name}.png")
-    _save_small(curves(EXPERIMENTS["fig2"], read_rows([ROWS]), "exact"), README_FIGURE)
 
 
 def _save_small(figure: Any, path: Path) -> None:
