@@ -4,7 +4,7 @@
     python benchmarks/recovery.py --data-sets amazon --m 40 60 --encoders gaussian certificate
     python benchmarks/recovery.py --device cuda --time-limit 300     # begin no cell after 300 seconds
     python benchmarks/recovery.py --table                            # print what is stored, run nothing
-    python benchmarks/recovery.py --recipes log,0.3,0.05,1,0,0.01    # loss, margin, swap, uniform, thin, rate
+    python benchmarks/recovery.py --recipes log,0.3,0.1,0.5,0,0.2,0.03  # loss, margin, swap, uniform, thin, drop, rate
 
 Each cell is one line of benchmarks/results/recovery.jsonl; a cell that is there is not run again. Test rows are of
 unit norm; "exact" is the part of them with ‖x − x̂‖ ≤ 1e-10 after ℓ1 decoding, and every row counts in the RMSE.
@@ -28,7 +28,7 @@ STORE = Path(__file__).parent / "results" / "recovery.jsonl"
 GRID: dict[str, list[int]] = {
     "synthetic1": [10, 20, 12, 16, 30, 50, 70],
     "synthetic2": [20, 15, 25, 30, 40, 50, 70],
-    "synthetic3": [30, 10, 50, 100, 20, 40, 70],
+    "synthetic3": [30, 10, 50, 100, 20, 40, 60, 70, 80, 90],
     "unstructured": [50, 30, 70],
     "amazon": [40, 60, 20, 30, 80, 120],
     "eurlex-4k-labels": [30, 60, 20, 40, 50, 80, 100],
@@ -36,7 +36,7 @@ GRID: dict[str, list[int]] = {
     "citeulike-a-tags": [120, 300, 60, 200, 250, 400, 500],
     "bibtex": [15, 20, 10, 12, 25, 30, 40],
     "wiki10-like-labels": [60, 100, 150, 200],
-    "rcv1-mulan": [400, 600, 500, 300, 200, 800],
+    "rcv1-mulan": [400, 600, 800, 500, 700, 750],
 }
 ENCODERS = ("gaussian", "certificate", "l1ae", "pca", "lbcs")
 _PRESETS = {"rcv1-mulan": "rcv1"}
@@ -57,7 +57,7 @@ def make(name: str, data_set: str, m: int, seed: int, device: str) -> Any:
         return sl.CertificateEncoder(m, random_state=seed, device=device)
     if name.startswith("certificate:"):
         loss, *numbers, max_steps, batch_size = name.removeprefix("certificate:").split(",")
-        names = ("margin", "swap", "uniform", "thin", "learning_rate")
+        names = ("margin", "swap", "uniform", "thin", "drop", "learning_rate")
         fixed = {"loss": loss} | dict(zip(names, map(float, numbers), strict=True))
         sizes = {"max_steps": int(max_steps), "batch_size": int(batch_size)}
         return sl.CertificateEncoder(m, random_state=seed, device=device, **fixed, **sizes)
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--data-sets", nargs="+", choices=GRID, default=list(GRID))
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=list(ENCODERS))
     parser.add_argument(
-        "--recipes", nargs="+", default=[], help="loss,margin,swap,uniform,thin,rate: in place of encoders"
+        "--recipes", nargs="+", default=[], help="loss,margin,swap,uniform,thin,drop,rate: in place of encoders"
     )
     parser.add_argument("--max-steps", type=int, default=4000, help="of the recipes")
     parser.add_argument("--batch-size", type=int, default=256, help="of the recipes")

@@ -23,8 +23,6 @@ from sparselens.encoders.random import gaussian_matrix
 from sparselens.persist import rows_checksum
 from sparselens.train import Team, choose_device
 
-_MOST_VALID = 4096  # validation rows that are ever decoded
-
 
 class CertificateEncoder(LinearEncoder):
     r"""Learn measurements so that a proof of exact recovery exists for the rows (certificate training).
@@ -55,6 +53,9 @@ class CertificateEncoder(LinearEncoder):
     thin : float or "auto"
         The probability that a support is thinned, so that A is trained on parts of rows too: for a small m, from which
         few rows can come back as a whole.
+    drop : float or "auto"
+        The probability that a measurement is left out of a step: what the others must do without it, they do for new
+        rows too.
     loss : "hinge", "log", "ratio", "softmax" or "auto"
         The loss ℓ above; ``log(1 + ℓ)`` or ``ℓ/(1 + ℓ)``, in which rows that m measurements cannot serve count less;
         a smooth maximum of a_jᵀu_S.
@@ -67,7 +68,7 @@ class CertificateEncoder(LinearEncoder):
     clip_norm : float
         A longer gradient is cut to this norm.
     n_validation : int
-        Validation rows that are decoded for each score (up to 4,096 when all of these come back).
+        Validation rows that are decoded for each score. Where there are more of them, the others are trained on.
     validation_fraction : float
         The part of X that is held out where `fit` gets no ``X_valid``: a permutation seeded by `random_state`.
     device : "auto", "cpu", "cuda" or "cuda:N"
@@ -82,7 +83,7 @@ class CertificateEncoder(LinearEncoder):
     components_ : float64 array of shape (m, d)
         A.
     recipe_ : dict
-        The loss, margin, swap, uniform, thin and learning rate that were chosen.
+        The loss, margin, swap, uniform, thin, drop and learning rate that were chosen.
     structure_found_ : bool
         Whether the matrix serves these rows better than a Gaussian one, and better than rows with as many nonzeros
         in random columns.
@@ -115,6 +116,7 @@ class CertificateEncoder(LinearEncoder):
         swap: float | str = "auto",
         uniform: float | str = "auto",
         thin: float | str = "auto",
+        drop: float | str = "auto",
         loss: str = "auto",
         max_steps: int = 4000,
         batch_size: int = 256,
@@ -132,6 +134,7 @@ class CertificateEncoder(LinearEncoder):
         self.swap = swap
         self.uniform = uniform
         self.thin = thin
+        self.drop = drop
         self.loss = loss
         self.max_steps = max_steps
         self.batch_size = batch_size
@@ -186,9 +189,8 @@ class CertificateEncoder(LinearEncoder):
         seed = derive_seed(self.random_state, role="training")
         X, X_valid = self._split(X, X_valid, seed)
         self.n_too_long_ = int((np.diff(X.indptr) > m).sum())
-        n_sample = check_count(self.n_validation, "n_validation")
         search = Search(
-            Judge(X_valid, positive=self.positive, device=choose_device(self.device), n_sample=n_sample),
+            Judge(X_valid, positive=self.positive, device=choose_device(self.device)),
             gaussian_matrix(m, X.shape[1], derive_rng(seed, role="A")),
             positive=self.positive,
             max_steps=check_count(self.max_steps, "max_steps"),
@@ -219,21 +221,24 @@ class CertificateEncoder(LinearEncoder):
         fixed: dict[str, Any] = {}
         if self.loss != "auto":
             fixed["loss"] = check_choice(self.loss, "loss", (*LOSSES, "auto"))
-        for name in ("margin", "swap", "uniform", "thin", "learning_rate"):
+        for name in ("margin", "swap", "uniform", "thin", "drop", "learning_rate"):
             value = getattr(self, name)
             if isinstance(value, str):
                 check_choice(value, name, ("auto",))
             else:
-                fixed[name] = check_positive_float(value, name, allow_zero=name in ("swap", "uniform", "thin"))
+                fixed[name] = check_positive_float(value, name, allow_zero=name in ("swap", "uniform", "thin", "drop"))
                 if fixed[name] > 1 and name != "learning_rate":
                     raise ValueError(f"{name} must be at most 1, got {value}.")
         recipes = [r for r in RECIPES if r.loss == fixed.get("loss", r.loss)] or list(RECIPES)
         return list(dict.fromkeys(replace(r, **fixed) for r in recipes))
 
     def _split(self, X: sp.csr_array, X_valid: sp.csr_array | None, seed: int) -> tuple[sp.csr_array, sp.csr_array]:
-        """Training and validation rows; at most `_MOST_VALID` of the latter, in an order that the seed gives."""
+        """Training rows, and at most `n_validation` validation rows; the others of these are trained on too."""
+        n_valid = check_count(self.n_validation, "n_validation")
         rng = derive_rng(seed, role="split")
         if X_valid is not None:
             X_valid = X_valid[rng.permutation(X_valid.shape[0])]
         X, X_valid = hold_out(X, X_valid, fraction=self.validation_fraction, rng=rng)
-        return X, X_valid[:_MOST_VALID]
+        if X_valid.shape[0] > n_valid:
+            X = sp.csr_array(sp.vstack([X, X_valid[n_valid:]], format="csr"))
+        return X, X_valid[:n_valid]
