@@ -300,6 +300,9 @@ def test_validation_rows_that_are_not_decoded_are_trained_on():
     assert (train.shape[0], valid.shape[0]) == (80, 20)
     rows = np.sort(sp.vstack([train, valid]).toarray(), axis=0)
     np.testing.assert_array_equal(rows, np.sort(sp.vstack([X, X_valid]).toarray(), axis=0))
+    np.testing.assert_array_equal(
+        np.sort(valid.toarray(), axis=0), np.sort(X_valid[enc.validation_rows_].toarray(), axis=0)
+    )
     assert enc._split(X, X_valid[:20], seed=1)[0].shape[0] == 40
 
 

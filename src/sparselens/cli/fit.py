@@ -228,11 +228,12 @@ def _sha256(data: Source) -> str | None:
 
 
 def _validation(model: Any, X_valid: sp.csr_array, update: Any) -> dict[str, Any]:
-    """How the first validation rows come back."""
+    """How the first validation rows come back, of those that were not trained on."""
     from sparselens._validation import unit_rows
     from sparselens.metrics import recovery_report
 
-    rows = unit_rows(X_valid[:_SHOWN_ROWS])
+    unseen = getattr(model, "validation_rows_", None)
+    rows = unit_rows((X_valid if unseen is None else X_valid[unseen])[:_SHOWN_ROWS])
     rec = model.decoder().decode(
         model.transform(rows), keep_dual=False, callback=lambda done, total: update(done, total, "validation rows")
     )

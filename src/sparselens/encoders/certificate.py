@@ -91,6 +91,8 @@ class CertificateEncoder(LinearEncoder):
         The same in a sentence.
     n_too_long_ : int
         Training rows with more than m nonzeros: nothing can recover them, and they are not trained on.
+    validation_rows_ : int array or None
+        Which rows of ``X_valid`` the scores decode; the others are trained on. None where `fit` got no ``X_valid``.
     history_ : dict
         ``tried``: what was trained, for how many steps, and how the validation rows came back; ``gaussian``: the
         same of the start; ``n_steps``; ``stopped_by``.
@@ -236,8 +238,11 @@ class CertificateEncoder(LinearEncoder):
         """Training rows, and at most `n_validation` validation rows; the others of these are trained on too."""
         n_valid = check_count(self.n_validation, "n_validation")
         rng = derive_rng(seed, role="split")
+        self.validation_rows_ = None
         if X_valid is not None:
-            X_valid = X_valid[rng.permutation(X_valid.shape[0])]
+            order = rng.permutation(X_valid.shape[0])
+            self.validation_rows_ = np.sort(order[:n_valid])
+            X_valid = X_valid[order]
         X, X_valid = hold_out(X, X_valid, fraction=self.validation_fraction, rng=rng)
         if X_valid.shape[0] > n_valid:
             X = sp.csr_array(sp.vstack([X, X_valid[n_valid:]], format="csr"))
