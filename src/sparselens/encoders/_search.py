@@ -33,6 +33,7 @@ RECIPES = (
 RUNGS = ((1 / 16, 2), (1 / 8, 1), (1 / 4, 1), (1.0, 1))  # (part of max_steps, recipes that go on)
 _N_VALIDATIONS = 4  # in the last rung
 _SIGMAS = 2.0  # a difference below this many standard errors is noise
+_SURE_SIGMAS = 4.0  # before structure is claimed: the best of many matrices on these rows is a little lucky on them
 EARLY = "every validation row is proved to come back"
 NO_GAIN = "a longer training brought no gain"
 
@@ -199,7 +200,7 @@ class Search:
             return self.start, False, f"no structure found, the Gaussian start is kept: {why}."
         rows = at_random_columns(self.judge.X[:n], derive_rng(self.seed, role="columns"))
         shuffled = decode_errors(self.A, rows, positive=self.positive, device=self.judge.device)
-        found = beats(mine, shuffled)
+        found = beats(mine, shuffled, sigmas=_SURE_SIGMAS)
         what = "structure found" if found else "no structure found, but a better matrix than a Gaussian one"
         return self.A, found, f"{what}: {why}; of rows with random columns {np.mean(shuffled <= EXACT):.1%}."
 
@@ -210,11 +211,11 @@ def gains(mine: Score, other: Score) -> bool:
     return beats(mine.errors, other.errors) or _above_noise(proved)
 
 
-def _above_noise(gain: FloatArray) -> bool:
-    return len(gain) > 1 and bool(gain.sum() > _SIGMAS * np.sqrt(np.sum((gain - gain.mean()) ** 2)))
+def _above_noise(gain: FloatArray, sigmas: float = _SIGMAS) -> bool:
+    return len(gain) > 1 and bool(gain.sum() > sigmas * np.sqrt(np.sum((gain - gain.mean()) ** 2)))
 
 
-def beats(mine: FloatArray, other: FloatArray) -> bool:
+def beats(mine: FloatArray, other: FloatArray, *, sigmas: float = _SIGMAS) -> bool:
     """Whether more rows come back, or the squared errors are smaller, by more than noise (row by row).
 
     Examples
@@ -223,7 +224,8 @@ def beats(mine: FloatArray, other: FloatArray) -> bool:
     (True, False)
     """
     mine, other = (np.where(errors <= EXACT, 0.0, errors) for errors in (mine, other))  # rounding is no difference
-    return _above_noise((mine == 0.0).astype(float) - (other == 0.0)) or _above_noise(other**2 - mine**2)
+    both = (mine == 0.0).astype(float) - (other == 0.0), other**2 - mine**2
+    return any(_above_noise(gain, sigmas) for gain in both)
 
 
 def at_random_columns(X: sp.csr_array, rng: np.random.Generator) -> sp.csr_array:
