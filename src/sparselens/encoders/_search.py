@@ -119,9 +119,6 @@ class Search:
                 ended.append(self._train_recipe(sampler, run, n_steps, 1 if part < 1.0 else _N_VALIDATIONS))
                 if self.stopped_by:
                     return
-                if ended[-1].score.exact == 1.0:  # the other recipes can do no better
-                    ended = ended[-1:]
-                    break
             live = sorted(ended, key=lambda run: run.score.total)[:n_left]
             if part < 1.0 and not any(run.gained for run in live):
                 self.stopped_by = NO_GAIN
@@ -162,7 +159,8 @@ class Search:
         A = task.module.matrix()
         # A stage that went on from a checkpoint has not seen all its scores.
         score = task.scores[history.best_epoch - 1] if len(task.scores) == history.n_epochs else self.judge(A)
-        figures = {"n_steps": n_steps, "exact": score.exact, "rmse": score.rmse, "train_loss": history.train_loss[-1]}
+        figures = {"n_steps": n_steps, "exact": score.exact, "rmse": score.rmse, "proved": float(score.proved.mean())}
+        figures["train_loss"] = history.train_loss[-1]
         self.tried.append(task.recipe.as_dict() | figures)
         if score.total < self.score.total or score.total == 0.0:  # where both bring back all, the trained one has slack
             self.score, self.A, self.recipe = score, A, task.recipe
