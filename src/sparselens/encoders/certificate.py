@@ -60,7 +60,7 @@ class CertificateEncoder(LinearEncoder):
         The loss ℓ above; ``log(1 + ℓ)`` or ``ℓ/(1 + ℓ)``, in which rows that m measurements cannot serve count less;
         a smooth maximum of a_jᵀu_S.
     max_steps : int
-        Steps of the longest training; all recipes together take about twice as many.
+        Steps of the longest training; all recipes together take at most twice as many.
     batch_size : int
         Supports of a step.
     learning_rate : float or "auto"
