@@ -179,6 +179,31 @@ def test_the_first_model_of_an_ensemble_is_the_single_model(problem):
     np.testing.assert_allclose(one.parts_[0]["W"], two.parts_[0]["W"], atol=1e-10)
 
 
+def test_refit_keeps_the_encoders_and_follows_the_parameters(fitted, problem):
+    X, Y, X_test, _ = problem
+    whole = EmbeddingClassifier(l1ae(), n_neighbors=5, n_models=2, random_state=0).fit(X, Y)
+    encoders = [part["embedder"] for part in whole.parts_]
+    whole.set_params(**EmbeddingClassifier.as_in_paper(None).get_params(deep=False) | {"embedder": whole.embedder})
+    whole.set_params(n_models=2, n_neighbors=5, random_state=0).refit(X, Y)
+    assert [part["embedder"] for part in whole.parts_] == encoders
+    np.testing.assert_allclose(
+        whole.predict_topk(X_test).toarray(), fitted("l1ae-3").predict_topk(X_test).toarray(), atol=1e-9
+    )
+    assert len(whole.set_params(n_models=1).refit(X, Y).parts_) == 1
+    with pytest.raises(ValueError, match="2 models need as many encoders, but 1 are fitted: call fit"):
+        whole.set_params(n_models=2).refit(X, Y)
+
+
+def test_with_one_cluster_the_learners_of_sleec_are_one(fitted, problem):
+    X, Y, X_test, _ = problem
+    told = []
+    three = SLEECClassifier(6, n_models=3, svp_neighbors=20, n_neighbors=5, random_state=0)
+    three.fit(X, Y, callback=lambda done, total, what: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    one = fitted("sleec").predict_topk(X_test)
+    np.testing.assert_allclose(three.predict_topk(X_test).toarray(), 3 * one.toarray())
+
+
 class KilledError(Exception):
     """Stands for a process that was killed."""
 

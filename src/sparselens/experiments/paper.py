@@ -79,11 +79,19 @@ _LABELS = (
     Grid("eurlex-4k", labels.ALGORITHMS, (100,)),
     Grid("wiki10-31k", labels.ALGORITHMS, (75,)),
 )
-_QUICK_LABELS = (Grid("bibtex", labels.ALGORITHMS[:4], (100,), fast={"embedding": {"max_epochs": 20}}),)
+_QUICK_LABELS = (Grid("bibtex", labels.SINGLE, (100,), fast={labels.EMBEDDING: {"max_epochs": 20, "n_models": 1}}),)
 _WHY_LABELS = "A point of precision: ensembles of one model differ by as much from seed to seed."
 _NOTES_LABELS = (
     "The features of EURLex-4K and Wiki10-31K could not be had: their lines are checked where the files are. Bibtex "
     "and Delicious show the same comparison on data that the paper does not use.",
+    "Lines without a remark have the paper's settings (`EmbeddingClassifier.as_in_paper`); ours use the same encoders "
+    "with half-whitened neighbours and a decoder that is refitted on predictions.",
+)
+_CLAIMS_LABELS = tuple(
+    Claim(f"{name} is at least as good as SLEEC with {many} (P@{k})", f"{name}, {many}", (f"SLEEC, {many}",), f"p{k}")
+    for name in (labels.NAMES["average"], labels.NAMES["our average"])
+    for many in map(labels.counted, labels.SIZES)
+    for k in (1, 3, 5)
 )
 
 _ALL: list[Experiment] = [
@@ -356,6 +364,7 @@ _ALL: list[Experiment] = [
         published=p.TABLE3,
         tolerance=0.01,
         why=_WHY_LABELS,
+        claims=tuple(claim for claim in _CLAIMS_LABELS if claim.metric == "p1"),
         notes=_NOTES_LABELS,
     ),
     Experiment(
@@ -368,6 +377,7 @@ _ALL: list[Experiment] = [
         published=p.TABLE_XML,
         tolerance=0.01,
         why=_WHY_LABELS,
+        claims=_CLAIMS_LABELS,
         notes=_NOTES_LABELS,
     ),
 ]

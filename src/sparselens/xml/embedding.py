@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from sparselens._random import derive_seed
 from sparselens._validation import (
@@ -144,20 +145,36 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         }
         return cls(embedder, **(choices | {"decoder": "own"} | overrides))
 
+    def refit(self, X: Any, Y: Any, *, callback: Progress | None = None) -> Self:
+        """Fit everything but the encoders again, by the parameters as they are now.
+
+        An encoder takes minutes, the rest seconds: this is how other regressions, neighbours or decoders are tried on
+        the same embeddings. A smaller `n_models` keeps the first encoders.
+
+        Examples
+        --------
+        >>> from sparselens import L1AE
+        >>> X = Y = np.eye(4)[[0, 1, 2, 3] * 5]
+        >>> embedder = L1AE(n_components=3, max_epochs=5, device="cpu")
+        >>> model = EmbeddingClassifier.as_in_paper(embedder, n_models=2, n_neighbors=3, random_state=0).fit(X, Y)
+        >>> model.set_params(n_models=1, metric="cosine", whiten=True, decoder="refit").refit(X, Y).score(X, Y)
+        1.0
+        """
+        check_is_fitted(self)
+        held = [part["embedder"] for part in self.parts_]
+        if check_count(self.n_models, "n_models") > len(held):
+            raise ValueError(f"{self.n_models} models need as many encoders, but {len(held)} are fitted: call fit.")
+        self._held = held[: self.n_models]
+        try:
+            return self.fit(X, Y, callback=callback)
+        finally:
+            del self._held
+
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, callback: Progress) -> None:
         self._check_parameters()
-        kept = Parts(self.checkpoint, self, X, Y)
-        seed = derive_seed(self.random_state, role="embedding")
         unit = unit_rows(Y)
         targets = Y if self.label_rows == "binary" else unit
-        encoders = []
-        for model in range(self.n_models):
-
-            def learn(own: int = derive_seed(seed, model=model)) -> Any:
-                return None if self.embedder is None else _seeded(self.embedder, own).fit(unit)
-
-            encoders.append(kept.get(f"embedder{model}", learn))
-            callback(model + 1, self.n_models + 1, "models")
+        encoders = getattr(self, "_held", None) or self._fit_encoders(X, Y, unit, callback)
         features = with_constant(X, self.bias)
         if self.embedder is None:
             check_dense_weights(X.shape[1], Y.shape[1], "pass an embedder of fewer dimensions")
@@ -174,6 +191,19 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         ]
         self.__dict__.pop("_decoders", None)
         callback(self.n_models + 1, self.n_models + 1, "models")
+
+    def _fit_encoders(self, X: sp.csr_array, Y: sp.csr_array, unit: sp.csr_array, callback: Progress) -> list[Any]:
+        kept = Parts(self.checkpoint, self, X, Y)
+        seed = derive_seed(self.random_state, role="embedding")
+        encoders = []
+        for model in range(self.n_models):
+
+            def learn(own: int = derive_seed(seed, model=model)) -> Any:
+                return None if self.embedder is None else _seeded(self.embedder, own).fit(unit)
+
+            encoders.append(kept.get(f"embedder{model}", learn))
+            callback(model + 1, self.n_models + 1, "models")
+        return encoders
 
     def _part(self, encoder: Any, clean: Any, W: FloatArray, mapped: FloatArray) -> dict[str, Any]:
         """A model: what it needs to embed a row, and to come back by neighbours and by a decoder."""
