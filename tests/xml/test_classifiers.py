@@ -252,7 +252,7 @@ def test_a_checkpoint_without_a_seed_is_refused(problem, tmp_path):
         (SLEECClassifier(w_thresh=1.0), "w_thresh must be a fraction below 1, got 1.0"),
         (SLEECClassifier(n_models=0), "n_models must be at least 1, got 0"),
         (EmbeddingClassifier(predictor="knn"), "predictor must be one of 'neighbors', 'decoder', 'average'; got 'knn'"),
-        (EmbeddingClassifier(decoder_weight=2.0), "decoder_weight must be at most 1, got 2.0"),
+        (EmbeddingClassifier(decoder_weight=2.0), r"decoder_weight must be at most 1 \(the decoder alone\), got 2.0"),
         (RidgeOneVsAll(alpha=0.0), "alpha must be a finite number above 0, got 0.0"),
         (BlendClassifier([]), r"classifiers must be a list of \(name, classifier\)"),
         (BlendClassifier(validation_fraction=1.0), "validation_fraction must be below 1, got 1.0"),
@@ -307,3 +307,17 @@ def test_a_damaged_model_is_refused(fitted, tmp_path):
     arrays.write_bytes(arrays.read_bytes()[:-10])
     with pytest.raises(CorruptFileError, match="is truncated or was edited"):
         sl.load(folder)
+
+
+def test_many_labels_without_an_embedder_are_compared_as_they_are(problem, monkeypatch):
+    X, Y, _, _ = problem
+    assert EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]["basis"].shape[0] == 24
+    monkeypatch.setattr("sparselens.xml.embedding._WHITENED_LABELS", 23)
+    assert "basis" not in EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]
+    assert "basis" in EmbeddingClassifier(sl.PCAEncoder(n_components=8)).fit(X, Y).parts_[0]
+
+
+def test_labels_that_never_occur_leave_a_classifier_that_answers(problem):
+    X, _, X_test, _ = problem
+    nothing = sp.csr_array((X.shape[0], 5))
+    assert np.isfinite(EmbeddingClassifier(predictor="neighbors").fit(X, nothing).predict_topk(X_test).data).all()

@@ -22,7 +22,7 @@ from sparselens.decoders.unrolled import UnrolledDecoder
 from sparselens.xml._parts import Parts, PartsMixin
 from sparselens.xml.base import MultilabelClassifier, Progress, standardised
 from sparselens.xml.linear_map import ridge, with_constant
-from sparselens.xml.neighbors import nearest, votes
+from sparselens.xml.neighbors import half_whitening, nearest, votes
 from sparselens.xml.one_vs_all import check_dense_weights
 
 PREDICTORS = ("neighbors", "decoder", "average")
@@ -142,8 +142,9 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
             "metric": "euclidean",
             "power": 0.0,
             "whiten": False,
+            "decoder": "own",
         }
-        return cls(embedder, **(choices | {"decoder": "own"} | overrides))
+        return cls(embedder, **(choices | overrides))
 
     def refit(self, X: Any, Y: Any, *, callback: Progress | None = None) -> Self:
         """Fit everything but the encoders again, by the parameters as they are now.
@@ -233,7 +234,7 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         check_positive_float(self.bias, "bias", allow_zero=True)
         check_positive_float(self.power, "power", allow_zero=True)
         if not check_positive_float(self.decoder_weight, "decoder_weight", allow_zero=True) <= 1:
-            raise ValueError(f"decoder_weight must be at most 1, got {self.decoder_weight}.")
+            raise ValueError(f"decoder_weight must be at most 1 (the decoder alone), got {self.decoder_weight}.")
 
     def _score_block(self, X: sp.csr_array) -> FloatArray:
         features = with_constant(X, self.bias)
@@ -265,43 +266,6 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
 
     def _block_width(self) -> int:
         return self.n_labels_ * 4
-
-
-def half_whitening(moment: FloatArray, A: FloatArray | None = None) -> FloatArray:
-    """The (m, r) basis in which neighbours are compared: half way from label vectors to whitened ones.
-
-    First ``z`` becomes its least-squares label vector ``A⁺z``, up to a rotation (where there is no A it stays). Then
-    the directions of the training embeddings are stretched by ``λ^(−1/4)``, where ``λ`` are the eigenvalues of their
-    second moment. An exponent of 0 lets frequent labels decide which rows are near; −1/2 (Mahalanobis) lets noise in
-    rare directions decide, the more of them the worse; half way was better than 0 on every embedding that was tried.
-    Directions that hardly occur are left out.
-
-    Parameters
-    ----------
-    moment : array of shape (m, m)
-        ``ZᵀZ`` of the training embeddings Z, up to a factor.
-    A : array of shape (m, n_labels), optional
-
-    Examples
-    --------
-    >>> half_whitening(np.diag([16.0, 1.0])).round(9)
-    array([[0. , 0.5],
-           [1. , 0. ]])
-    >>> half_whitening(np.diag([64.0, 1.0]), np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])).round(9)
-    array([[0.  , 0.25],
-           [1.  , 0.  ]])
-    """
-    if A is not None:
-        to_labels = _power(A @ A.T, -0.5)
-        return np.asarray(to_labels @ _power(to_labels.T @ moment @ to_labels, -0.25))
-    return _power(moment, -0.25)
-
-
-def _power(matrix: FloatArray, exponent: float) -> FloatArray:
-    """The eigenvectors of a positive semidefinite matrix, each times a power of its eigenvalue; no null space."""
-    values, vectors = np.linalg.eigh(matrix)
-    kept = values > 1e-10 * values[-1]
-    return np.ascontiguousarray(vectors[:, kept] * values[kept] ** exponent)
 
 
 def own_decoder(encoder: Any) -> Any:
