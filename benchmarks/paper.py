@@ -64,9 +64,8 @@ def _save_small(figure: Any, path: Path) -> None:
 def add(files: list[Path]) -> int:
     """Take rows of other runs; return how many were new or replaced another one."""
     wanted = {cell.point for cell in cells_of(find("all"))}
-    kept: dict[Any, dict[str, Any]] = {
-        Cell.from_row(row).point: row for row in read_rows([ROWS] if ROWS.exists() else [])
-    }
+    stored = ((Cell.from_row(row).point, row) for row in read_rows([ROWS] if ROWS.exists() else []))
+    kept: dict[Any, dict[str, Any]] = {point: row for point, row in stored if point in wanted}
     n = 0
     for row in read_rows(files):
         point = Cell.from_row(row).point

@@ -3,7 +3,7 @@
     python benchmarks/train.py                                        # one epoch against a plain autograd loop
     python benchmarks/train.py --cases synthetic1-m10,synthetic1-m20  # to early stop, with the exact decoder
     python benchmarks/train.py --cases baselines                      # ISTA-AE, simple AE, 4-layer AE at m = 10
-    python benchmarks/train.py --cases depth                          # m = 20, T = 30
+    python benchmarks/train.py --cases depth,patience                 # m = 20, T = 30; early stopping on Synthetic2
     python benchmarks/train.py --device cuda --cases rcv1-epoch,amazon-m40,amazon-m80 --data FOLDER --out FILE
     python benchmarks/train.py --device cuda --cases side-by-side     # several trainings on one GPU at a time
     python benchmarks/train.py --cases growth                         # as n, d, m and T grow
@@ -134,6 +134,19 @@ def baselines(options: argparse.Namespace) -> Iterator[Row]:
         )
 
 
+def patience(options: argparse.Namespace) -> Iterator[Row]:
+    """Synthetic2 at m = 30: the paper's patience of 1 validation, and longer ones."""
+    import sparselens as sl
+
+    for wait in (1, 5, 20):
+        yield quality(
+            f"synthetic2, l1-AE, m=30, T=5, patience={wait}",
+            lambda wait=wait: sl.L1AE.preset("synthetic2", n_components=30, patience=wait, **_common(options)),
+            "synthetic2",
+            options,
+        )
+
+
 def rcv1(options: argparse.Namespace, *, epochs: int = 4, name: str = "rcv1-epoch") -> Row:
     """Seconds an epoch of 13,889 RCV1 (Mulan subsets) rows, m = 400, T = 10, batch 256; the first epoch is dropped."""
     import sparselens as sl
@@ -216,6 +229,7 @@ CASES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "synthetic1-m30": lambda options: synthetic(30, options),
     "depth": lambda options: synthetic(20, options, n_steps=30),
     "baselines": baselines,
+    "patience": patience,
     "amazon-m40": lambda options: amazon(40, options),
     "amazon-m80": lambda options: amazon(80, options),
     "rcv1-epoch": rcv1,

@@ -91,6 +91,7 @@ def test_a_report_holds_the_figures_of_the_single_metrics(decoded):
     assert report.exact_1e6 == exact_fraction(X, rec.x, tol=1e-6)
     assert report.rmse == pytest.approx(rmse(X, rec.x))
     assert report.support_f1 == support_f1(X, rec.x)
+    assert report.mean_error == pytest.approx(np.mean(np.linalg.norm((X - rec.x).toarray(), axis=1)))
     assert report.certified == np.mean(rec.certified)
     assert report.unique == np.mean(rec.unique)
 

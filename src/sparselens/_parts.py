@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -163,6 +163,22 @@ class Parts:
             _to_disk(draft)
             os.replace(draft, self.target)
         self._done()
+
+    def become(self, write: Callable[[Path, dict[str, np.ndarray]], Any]) -> Any:
+        """Let `write(draft, arrays)` make the target from the arrays that lie on the disk; return its answer."""
+        draft = self.folder / f"joined{self.target.suffix}"
+        with self._writing():
+            self._write_headers()
+            arrays = {
+                name: np.load(self.folder / f"{name}.npy", mmap_mode="r" if size else None)  # nothing cannot be mapped
+                for name, size in self._state[1].items()
+            }
+            answer = write(draft, arrays)
+            del arrays
+            _to_disk(draft)
+            os.replace(draft, self.target)
+        self._done()
+        return answer
 
     def __enter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ from sparselens._validation import check_count
 from sparselens._version import __version__
 from sparselens.data._locate import existing_file
 from sparselens.data.lossless_rows import ARRAYS, LOSSLESS, LosslessRows
+from sparselens.data.onehot import Categories, write_onehot_csv
 from sparselens.data.rows import MatrixRows, Rows, open_measurements, open_rows, read_small
 from sparselens.parallel import call_in_worker, map_in_order
 from sparselens.persist import fingerprint, load, rows_checksum
@@ -99,6 +100,7 @@ class FileReport:
 
 
 _CERTIFIED = (Status.OPTIMAL_UNIQUE.name, Status.OPTIMAL_NOT_UNIQUE.name, "GIVEN_BACK")
+_TABLE_ROWS = 10_000  # rows of a table that are written at once
 _CSR: dict[str, tuple[str, tuple[int, ...]]] = {"data": ("<f8", ()), "indices": ("<i4", ()), "indptr": ("<i8", ())}
 
 
@@ -122,7 +124,8 @@ def encode_file(
     ----------
     model : path or fitted encoder
     data : path or matrix of shape (n, d)
-        The rows; see `sparselens.data.rows.open_rows` for the formats that are read in pieces.
+        The rows; see `sparselens.data.rows.open_rows` for the formats that are read in pieces. A CSV file is one-hot
+        encoded over the categories of the table that the model was fitted to, where it was fitted to one.
     out : path
         A `.npz` file with the float64 array ``Y`` (n, m), or a `.npy` file with that array alone.
     lossless : bool
@@ -153,7 +156,9 @@ def encode_file(
     """
     started = time.perf_counter()
     enc, target = _model(model), Path(out)
-    rows, source = _source(data, lambda path: open_rows(path, format=format, n_features=enc.n_features_in_))
+    rows, source = _source(
+        data, lambda path: open_rows(path, format=format, n_features=enc.n_features_in_, categories=_categories(enc))
+    )
     n, d = rows.shape
     if d != enc.n_features_in_:
         raise ValueError(
@@ -213,7 +218,9 @@ def decode_file(
         What `encode_file` wrote (lossless files too), or any `.npy` or `.npz` file with one matrix.
     out : path
         A `.npz` file as `scipy.sparse.save_npz` writes it (`scipy.sparse.load_npz` and `read_matrix` read it), with
-        the arrays ``status``, ``residual`` and ``gap`` beside, one entry a row.
+        the arrays ``status``, ``residual`` and ``gap`` beside, one entry a row. Or, where the model was fitted to a
+        table of categories, a `.csv` file: that table again. A row that is no row of categories is left empty there,
+        and counted as NOT_ONE_HOT.
     resume, n_jobs, engine, scheduler, block_rows, callback
         As in `encode_file`.
 
@@ -234,7 +241,12 @@ def decode_file(
             f"{_called(measurements)} has {width} columns but the model makes {m} measurements a row: decode "
             "with the model that encoded it."
         )
-    _check_target(target, measurements, (".npz",))
+    categories = _categories(enc)
+    if target.suffix == ".csv" and categories is None:
+        raise ValueError(
+            f"{target} cannot be written: the model was not fitted to a table of categories. Name an .npz file."
+        )
+    _check_target(target, measurements, (".npz", ".csv"))
     job = {
         "what": "decode",
         "model": identity,
@@ -254,8 +266,13 @@ def decode_file(
             parts.append(size, block | {"indptr": ends[first:]}, _added(parts.notes, counts))
         if rows.shape[0] == 0:
             parts.append(0, {"indptr": np.zeros(1)}, {})
-        status = {name: count for name, count in parts.notes.items() if count}
-        parts.become_npz({"format": b"csr", "shape": np.array([rows.shape[0], d]), "_is_array": True})
+        status = parts.notes
+        if target.suffix == ".csv":
+            assert categories is not None
+            status |= parts.become(partial(_write_table, categories=categories))
+        else:
+            parts.become_npz({"format": b"csr", "shape": np.array([rows.shape[0], d]), "_is_array": True})
+    status = {name: count for name, count in status.items() if count}
     seconds = time.perf_counter() - started
     return FileReport(str(out), rows.shape[0], d, m, n_resumed, target.stat().st_size, seconds, status)
 
@@ -290,6 +307,23 @@ class _Run:
                 self.callback(done, n)
 
 
+def _write_table(path: Path, arrays: dict[str, np.ndarray], *, categories: Categories) -> dict[str, int]:
+    """Write decoded rows as a table of categories; how many rows have each status then."""
+    indptr, d = arrays["indptr"], sum(map(len, categories.values()))
+
+    def blocks() -> Iterator[sp.csr_array]:
+        for start in range(0, len(indptr) - 1, _TABLE_ROWS):
+            ends = np.asarray(indptr[start : start + _TABLE_ROWS + 1])
+            inside = slice(int(ends[0]), int(ends[-1]))
+            parts = (np.asarray(arrays["data"][inside]), np.asarray(arrays["indices"][inside]), ends - ends[0])
+            yield sp.csr_array(parts, shape=(len(ends) - 1, d))
+
+    whole = write_onehot_csv(path, blocks(), categories)
+    if "status" not in arrays:  # rows of a lossless file have a checksum each, which says more
+        return {}
+    return _status_counts(np.asarray(arrays["status"])[whole]) | {"NOT_ONE_HOT": int((~whole).sum())}
+
+
 def _added(totals: dict[str, int], counts: dict[str, int]) -> dict[str, int]:
     return {name: totals.get(name, 0) + counts.get(name, 0) for name in totals | counts}
 
@@ -309,6 +343,11 @@ def _back_counts(back: np.ndarray) -> dict[str, int]:
 def _model(model: Any) -> Any:
     """A fitted encoder, loaded where a folder is named."""
     return load(model) if isinstance(model, (str, os.PathLike)) else model
+
+
+def _categories(model: Any) -> Categories | None:
+    """The categories of the table that a model was fitted to, where it was fitted to one."""
+    return getattr(model, "categories_", None)
 
 
 def _source(data: Any, open_file: Callable[[Path], Rows]) -> tuple[Rows, dict[str, Any]]:

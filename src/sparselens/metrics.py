@@ -84,7 +84,8 @@ class RecoveryReport:
     n_rows: int
     exact: float  # fraction of rows within 1e-10
     exact_1e6: float  # fraction of rows within 1e-6
-    rmse: float
+    rmse: float  # root of the mean of ‖x̂ − x‖²
+    mean_error: float  # mean of ‖x̂ − x‖
     support_f1: float
     certified: float
     unique: float
@@ -109,6 +110,7 @@ def recovery_report(X: Any, recovery: Any) -> RecoveryReport:
         exact=float(np.mean(errors <= EXACT)),
         exact_1e6=float(np.mean(errors <= 1e-6)),
         rmse=float(np.sqrt(np.mean(errors**2))),
+        mean_error=float(np.mean(errors)),
         support_f1=support_f1(X, X_hat),
         certified=float(np.mean(recovery.certified)) if is_recovery else 0.0,
         unique=float(np.mean(recovery.unique)) if is_recovery else 0.0,

@@ -4,10 +4,10 @@ import gzip
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.preprocessing import OneHotEncoder
 
-from sparselens.data import onehot as module
-from sparselens.data import read_matrix, read_onehot_csv
+from sparselens.data import csv_text, read_matrix, read_onehot_csv, write_onehot_csv
 from sparselens.recovery import CorruptFileError
 from sparselens.sparsity import OneHot
 
@@ -23,7 +23,7 @@ def write(tmp_path):
 
 
 def test_one_hot_encoding_agrees_with_scikit_learn(write, monkeypatch):
-    monkeypatch.setattr(module, "_ROWS_AT_ONCE", 7)  # several blocks
+    monkeypatch.setattr(csv_text, "_ROWS_AT_ONCE", 7)  # several blocks
     rng = np.random.default_rng(0)
     cells = rng.integers(-20, 200, (50, 3))
     path = write("a,b,c\n" + "\n".join(",".join(map(str, row)) for row in cells))
@@ -89,3 +89,50 @@ def test_columns_that_are_not_there_are_refused(write):
         read_onehot_csv(path, columns=[-1])
     with pytest.raises(TypeError, match="a column must be a whole number, got 'a'"):
         read_onehot_csv(path, columns=["a"])
+
+
+def test_another_table_gets_the_same_columns_whatever_order_it_has(write):
+    fitted = read_onehot_csv(write("size,colour\n9,red\n10,blue\n11,red\n"))
+    other = read_onehot_csv(write("colour,size\nblue,11\nblue,9\n", "other.csv"), categories=fitted.categories)
+    assert (
+        other.names.tolist() == fitted.names.tolist() == ["size=9", "size=10", "size=11", "colour=blue", "colour=red"]
+    )
+    assert other.matrix.toarray().tolist() == [[0, 0, 1, 1, 0], [1, 0, 0, 1, 0]]
+    again = read_matrix(write("colour,size\nblue,11\n", "other.csv"), categories=fitted.categories)
+    assert again.toarray().tolist() == [[0, 0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\nx,y\nx,new\n", "line 3: b is 'new', a category that the model does not know: leave the row out"),
+        ("a,c\nx,y\n", r"has the columns 'a', 'c', but 'a', 'b' were expected \(different: 'b', 'c'\)"),
+        ("a,b,b\nx,y,y\n", r"different: 'b'\)"),
+        ("a,b\n", "a header line and no rows"),
+    ],
+    ids=["category", "column", "column twice", "no rows"],
+)
+def test_a_table_that_does_not_fit_the_categories_is_refused_with_the_reason(write, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_onehot_csv(write(content), categories={"a": ["x"], "b": ["y"]})
+
+
+def test_two_columns_of_one_name_are_refused(write):
+    with pytest.raises(ValueError, match="line 1: two columns are called 'a': rename one"):
+        read_onehot_csv(write("a,a\nx,y\n"))
+
+
+def test_a_table_written_from_its_rows_is_the_table_again(write, tmp_path):
+    text = 'name,note\n"Doe, J.",\nMüller,"say ""hi"""\n'
+    table = read_onehot_csv(write(text))
+    blocks = [table.matrix[:1], table.matrix[1:]]
+    assert write_onehot_csv(tmp_path / "again.csv", blocks, table.categories).all()
+    assert (tmp_path / "again.csv").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("row", [[0, 0, 1], [1, 1, 1], [1, 0, 0.9], [1, -1e-3, 1], [0, 0, 0]])
+def test_a_row_that_is_no_row_of_categories_is_left_empty(tmp_path, row):
+    rows = sp.csr_array(np.array([row, [0, 1 + 1e-9, 1 - 1e-9]], dtype=float))
+    whole = write_onehot_csv(tmp_path / "t.csv", [rows], {"a": ["x", "y"], "b": ["z"]})
+    assert whole.tolist() == [False, True]
+    assert (tmp_path / "t.csv").read_text().splitlines() == ["a,b", ",", "y,z"]

@@ -420,3 +420,19 @@ def test_what_an_engine_could_not_compute_is_uncertified_and_never_nan(monkeypat
     assert np.isfinite(rec.dual).all()
     assert (rec.status == Status.UNCERTIFIED).all()
     np.testing.assert_allclose(rec.residual[0], 1.0)  # x = 0 is reported
+
+
+@pytest.mark.parametrize("claimed", [True, False], ids=["claimed infeasible", "not claimed"])
+def test_an_answer_that_is_worse_than_zero_is_reported_as_zero(monkeypatch, claimed):
+    """Principal directions of one-hot rows drove a path to entries of 1e45, which nobody had proved."""
+
+    class Wild:
+        def solve(self, Y):
+            x = sp.csr_array((np.array([1e45, 0.5]), [0, 1], [0, 1, 2]), shape=(2, 3))
+            return Candidates(x, np.ones((2, 2)), np.full(2, claimed), n_steps=np.ones(2, dtype=int))
+
+    monkeypatch.setattr(L1Decoder, "_make_engines", lambda self: [Wild()])
+    rec = L1Decoder().bind([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]).decode([[1.0, 0.0], [0.0, 1.0]])
+    assert (rec.status == Status.UNCERTIFIED).all()
+    assert rec.x.toarray().tolist() == [[0, 0, 0], [0, 0.5, 0]]  # the second is nearer to y than zero is
+    np.testing.assert_allclose(rec.residual, [1.0, 0.5])

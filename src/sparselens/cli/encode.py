@@ -73,7 +73,14 @@ def decode(
     measurements: Annotated[
         Path, typer.Argument(metavar="Y", help="What `sparselens encode` wrote, or any matrix in npz or npy.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file of rows to write (CSR, status of each row).")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The .npz file of rows to write (CSR, status of each row), or .csv for a model of a table.",
+        ),
+    ],
     resume: Resume = False,
     jobs: Jobs = 1,
     engine: EngineName = "processes",

@@ -49,7 +49,7 @@ def evaluate(
 
     check_word(decoder, "--decoder", DECODERS)
     encoder = open_model(model)
-    data = open_source(source, format=format_)
+    data = open_source(source, format=format_, categories=getattr(encoder, "categories_", None))
     part = "test" if part is None and data.dataset is not None else part
     X = data.part(part)
     check_columns(encoder, X, data.name)

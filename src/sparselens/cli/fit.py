@@ -78,7 +78,10 @@ def fit(
     check_output(out, replace=overwrite or resume)
     X, X_valid = data.split(seed=seed, fraction=fraction)
     if validation is not None:
-        X, X_valid = data.part("train" if data.dataset else None), open_source(validation, format=format_).part(None)
+        X, X_valid = (
+            data.part("train" if data.dataset else None),
+            open_source(validation, format=format_, categories=data.categories).part(None),
+        )
     model = make_encoder(encoder, m, seed=seed, device=device, settings=setting or [], data=data, X=X)
     if resume and is_done(out, model, X, replace=overwrite):
         typer.echo(json.dumps({"model": str(out), "resumed": True}) if as_json else f"{out} is finished already.")
@@ -100,6 +103,8 @@ def fit(
         raise
     if "checkpoint" in model.get_params():
         model.set_params(checkpoint=None)
+    if data.categories is not None:
+        model.categories_ = data.categories  # so that other tables are encoded in the same way
     save_whole(model, out, metrics=facts | {"validation": figures}, replace=overwrite)
     shutil.rmtree(keep, ignore_errors=True)
     _report(model, data, X, X_valid, out, figures, time.perf_counter() - start, as_json)

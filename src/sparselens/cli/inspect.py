@@ -46,7 +46,7 @@ def inspect(
         raise ValueError(f"{type(encoder).__name__} has no measurement matrix to draw: ask for a page (.html).")
     facts = model_facts(encoder, manifest)
     if source is not None:
-        data = open_source(source, format=format_)
+        data = open_source(source, format=format_, categories=getattr(encoder, "categories_", None))
         X = data.part("test" if part is None and data.dataset is not None else part)
         check_columns(encoder, X, data.name)
         facts["promise"] = {"data": data.name} | promise(encoder, X[:rows] if rows is not None else X)

@@ -14,6 +14,7 @@ from sparselens.cli import codes
 from sparselens.cli.sources import Source, counted, open_source
 
 if TYPE_CHECKING:
+    from sparselens.data.onehot import Categories
     from sparselens.experiments.plan import Plan
 
 
@@ -78,6 +79,8 @@ def plan(
     except codes.Interrupted:
         typer.echo("go on with the same command.", err=True)
         raise
+    if data.categories is not None:
+        _keep_categories(answer, data.categories)
     write_page(answer, data.name, out)
     if as_json:
         typer.echo(json.dumps({"data": data.name} | answer.as_dict()))
@@ -95,6 +98,17 @@ def rows_of(data: Source) -> tuple[Any, Any, Any]:
         return data.rows, None, None
     valid = data.dataset.valid
     return data.dataset.train, valid[::2], valid[1::2]
+
+
+def _keep_categories(answer: Plan, categories: Categories) -> None:
+    """Store with each model what its columns stand for, as `fit` does."""
+    from sparselens.persist import load, read_manifest
+
+    for folder in answer.models.values():
+        model = load(folder)
+        if getattr(model, "categories_", None) != categories:
+            model.categories_ = categories
+            model.save(folder, metrics=read_manifest(folder)["metrics"])
 
 
 def check_folder(out: Path) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
     from sparselens.data import Dataset
+    from sparselens.data.onehot import Categories
 
 PARTS = ("train", "valid", "test", "all")
 
@@ -26,11 +27,14 @@ class Source:
         The data set's name, or the file's name without its folder.
     dataset : Dataset or None
     rows : csr_array or None
+    categories : dict or None
+        Of a table: column -> its categories.
     """
 
     name: str
     dataset: Dataset | None = None
     rows: sp.csr_array | None = None
+    categories: Categories | None = None
 
     def part(self, part: str | None) -> sp.csr_array:
         """The rows of a part; of a file, which has no parts, all rows."""
@@ -60,14 +64,28 @@ class Source:
         return self.rows[order[n_valid:]], self.rows[order[:n_valid]]
 
 
-def open_source(text: str, *, format: str | None = None, seed: int = 0) -> Source:  # noqa: A002 - as in read_matrix
-    """A known data set where the text is the name of one, else the rows of that file."""
-    from sparselens.data import list_datasets, load_dataset, read_matrix
+def open_source(
+    text: str,
+    *,
+    format: str | None = None,  # noqa: A002 - as in read_matrix
+    seed: int = 0,
+    categories: Categories | None = None,
+) -> Source:
+    """A known data set where the text is the name of one, else the rows of that file.
+
+    A table (CSV) is one-hot encoded over `categories`, those of the table that a model was fitted on, or else over
+    its own.
+    """
+    from sparselens.data import list_datasets, load_dataset, read_matrix, read_onehot_csv
+    from sparselens.data.files import detect_format
 
     path = Path(text)
     known = [info.name for info in list_datasets()]
     if text in known and format is None:
         return Source(text, dataset=load_dataset(text, random_state=seed))
+    if path.is_file() and (format or detect_format(path)) == "csv":
+        table = read_onehot_csv(path, categories=categories)
+        return Source(path.name, rows=table.matrix, categories=table.categories)
     if path.exists():
         return Source(path.name, rows=read_matrix(path, format=format))
     if format is None and not path.suffix and len(path.parts) == 1:

@@ -5,7 +5,7 @@ from sparselens.data._locate import data_root
 from sparselens.data.catalogue import list_datasets, load_dataset
 from sparselens.data.files import read_matrix
 from sparselens.data.multilabel import read_multilabel, write_ranking
-from sparselens.data.onehot import OneHotTable, read_onehot_csv
+from sparselens.data.onehot import OneHotTable, read_onehot_csv, write_onehot_csv
 from sparselens.data.sparse_text import read_svmlight, read_xmc
 from sparselens.data.synthetic import sample
 
@@ -22,5 +22,6 @@ __all__ = [
     "read_svmlight",
     "read_xmc",
     "sample",
+    "write_onehot_csv",
     "write_ranking",
 ]

@@ -7,12 +7,12 @@ import os
 from typing import Any
 
 from sparselens._validation import check_choice, check_count
-from sparselens.data import onehot, synthetic, text, xmc
+from sparselens.data import amazon, synthetic, text, xmc
 from sparselens.data._dataset import Dataset, DatasetInfo, Entry, Request, Sizes
 from sparselens.data._locate import data_root
 
 # A plain table: add a data set by adding an Entry to the module that knows its format.
-DATASETS: dict[str, Entry] = synthetic.ENTRIES | onehot.ENTRIES | text.ENTRIES | xmc.ENTRIES
+DATASETS: dict[str, Entry] = synthetic.ENTRIES | amazon.ENTRIES | text.ENTRIES | xmc.ENTRIES
 
 
 def load_dataset(

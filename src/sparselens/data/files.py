@@ -10,8 +10,9 @@ import scipy.sparse as sp
 
 from sparselens._validation import check_choice, check_rows
 from sparselens.data._locate import COMPRESSED, existing_file, open_binary
+from sparselens.data.csv_text import csv_rows, is_number, table_blocks
 from sparselens.data.npz import csr_of_dense, read_npy, read_npz
-from sparselens.data.onehot import csv_rows, is_number, read_onehot_csv, table_blocks
+from sparselens.data.onehot import Categories, read_onehot_csv
 from sparselens.data.sparse_text import is_header, read_svmlight, read_xmc
 from sparselens.recovery import CorruptFileError
 
@@ -31,7 +32,12 @@ _SUFFIXES = {
 _BINARY = ("npz", "npy", "h5ad", "mat")
 
 
-def read_matrix(path: str | os.PathLike[str], *, format: str | None = None) -> sp.csr_array:  # noqa: A002 - as in numpy
+def read_matrix(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 - as in numpy
+    categories: Categories | None = None,
+) -> sp.csr_array:
     """Read sparse rows from a file of your own.
 
     Parameters
@@ -50,6 +56,8 @@ def read_matrix(path: str | os.PathLike[str], *, format: str | None = None) -> s
         * ``"csv-numeric"``: numbers as they are; a first line that is not all numbers is a header;
         * ``"h5ad"``: X of an AnnData file (needs h5py: ``pip install 'sparselens[hdf5]'``);
         * ``"mat"``: the matrix of a MATLAB file (version 7.3 needs h5py).
+    categories : dict or None
+        Of a CSV file that is one-hot encoded: those of another table, see `read_onehot_csv`.
 
     Returns
     -------
@@ -69,7 +77,7 @@ def read_matrix(path: str | os.PathLike[str], *, format: str | None = None) -> s
     kind = detect_format(path) if format is None else check_choice(format, "format", FORMATS)
     if kind in _BINARY and path.suffix.lower() in COMPRESSED:
         raise ValueError(f"{path}: a compressed {kind} file is not read: unpack it first.")
-    matrix = _READERS[kind](path)
+    matrix = read_onehot_csv(path, categories=categories).matrix if kind == "csv" else _READERS[kind](path)
     return check_rows(matrix, name=str(path))
 
 
@@ -140,7 +148,6 @@ _READERS = {
     "npy": read_npy,
     "svmlight": lambda path: read_svmlight(path)[0],
     "xmc": lambda path: read_xmc(path)[0],
-    "csv": lambda path: read_onehot_csv(path).matrix,
     "csv-numeric": _read_numeric_csv,
     "h5ad": _read_h5ad,
     "mat": _read_mat,

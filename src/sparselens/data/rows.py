@@ -15,6 +15,7 @@ from sparselens._validation import as_numbers, check_choice
 from sparselens.data._locate import COMPRESSED, existing_file, open_binary, readable
 from sparselens.data.files import FORMATS, detect_format, read_matrix
 from sparselens.data.npz import ArrayStream, check_entries, check_real, check_shape, open_archive, open_member
+from sparselens.data.onehot import Categories
 from sparselens.data.sparse_text import svmlight_pieces, svmlight_range, xmc_header, xmc_pieces
 from sparselens.recovery import CorruptFileError
 
@@ -29,7 +30,13 @@ class Rows(Protocol):
         ...
 
 
-def open_rows(path: str | os.PathLike[str], *, format: str | None = None, n_features: int | None = None) -> Rows:  # noqa: A002 - as in numpy
+def open_rows(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 - as in numpy
+    n_features: int | None = None,
+    categories: Categories | None = None,
+) -> Rows:
     """Open a file of sparse rows to be read in blocks.
 
     CSR `.npz` files (also compressed ones), dense `.npy` and `.npz` files, `.h5ad` files, svmlight and XMC text are
@@ -42,6 +49,8 @@ def open_rows(path: str | os.PathLike[str], *, format: str | None = None, n_feat
         As in `read_matrix`.
     n_features : int or None
         Columns of an svmlight file, which does not say it itself; by default one more than its largest index.
+    categories : dict or None
+        Of a CSV file, as in `read_matrix`.
 
     Returns
     -------
@@ -77,7 +86,7 @@ def open_rows(path: str | os.PathLike[str], *, format: str | None = None, n_feat
             return XmcRows(path)
         if kind == "svmlight":
             return SvmlightRows(path, n_features)
-    return MatrixRows(read_matrix(path, format=kind))
+    return MatrixRows(read_matrix(path, format=kind, categories=categories))
 
 
 def open_measurements(path: str | os.PathLike[str]) -> Rows:

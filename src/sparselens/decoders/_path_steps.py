@@ -43,6 +43,7 @@ from sparselens.decoders._path_row import (
 )
 
 _NOTHING = 1e-15  # λ, relative to the first one, that is nothing but the rounding of the residual
+_HUGE = 1e30  # for sums in single precision
 _MOST_ENDS = 20  # ends of the path that turn out to be none, before the row is left to another solver
 
 
@@ -88,6 +89,15 @@ def _look_at_residual(row):
 
 
 @compiled
+def _meaningless(z):
+    """Whether z holds NaN, or numbers that no dual vector has: rounding has taken over, and no step mends that."""
+    total = 0.0
+    for i in range(len(z)):
+        total += abs(z[i])
+    return not total < _HUGE
+
+
+@compiled
 def turn(problem, row, p):
     """Judge ``p = Aᵀz`` (its magnitude where signed), go back or on, and set the next z; says how the path stands."""
     n = row.n
@@ -114,7 +124,7 @@ def turn(problem, row, p):
                 n[EVENTS] = max(4, n[EVENTS] // 2)
             n[MODE] = RETURNED
             _look_at_residual(row)
-            return UNDERWAY if n[ENDS] <= _MOST_ENDS else GAVE_UP
+            return GAVE_UP if n[ENDS] > _MOST_ENDS or _meaningless(row.z) else UNDERWAY
         if mode == ENDED:
             if row.f[LIMIT] == 0.0:
                 return NO_SOLUTION
@@ -137,4 +147,4 @@ def turn(problem, row, p):
         refine(problem, row, row.f[LAM])
         n[MODE] = CHECK
         _look_at_residual(row)
-    return UNDERWAY
+    return GAVE_UP if _meaningless(row.z) else UNDERWAY

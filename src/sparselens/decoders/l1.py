@@ -158,8 +158,12 @@ class L1Decoder(BaseDecoder):
 
     def _checked(self, Y: FloatArray, found: Candidates) -> Recovery:
         """What candidates are worth."""
-        _forget_what_is_not_finite(found)
+        _forget(found, _not_finite(found))
         proof = self._verifier_.optimal(Y, found.x, found.dual)
+        lost = proof.residual > 1.0  # zero is nearer to y
+        if lost.any():
+            _forget(found, lost)
+            proof = self._verifier_.optimal(Y, found.x, found.dual)
         no_solution = ~proof.optimal & found.infeasible
         no_solution[no_solution] = self._verifier_.infeasible(Y[no_solution], found.dual[no_solution])
         status = np.full(len(Y), Status.UNCERTIFIED, dtype=np.uint8)
@@ -185,15 +189,23 @@ class L1Decoder(BaseDecoder):
         )
 
 
-def _forget_what_is_not_finite(found: Candidates) -> None:
-    """Make rows that an engine could not compute zero, in place: no answer of ours holds NaN."""
-    rows = np.repeat(np.arange(found.x.shape[0]), np.diff(found.x.indptr))
+def _not_finite(found: Candidates) -> np.ndarray:
+    """Which rows an engine could not compute."""
     bad = np.asarray(~np.isfinite(found.dual).all(axis=1))
-    bad[rows[~np.isfinite(found.x.data)]] = True
-    if bad.any():
-        found.x.data[bad[rows]] = 0.0  # which is taken out with the other zeros
-        found.dual[bad] = 0.0
-        found.infeasible[bad] = False
+    bad[_rows_of(found)[~np.isfinite(found.x.data)]] = True
+    found.infeasible[bad] = False
+    return bad
+
+
+def _forget(found: Candidates, rows: np.ndarray) -> None:
+    """Make rows zero, in place: no answer of ours holds NaN, or numbers that mean nothing."""
+    if rows.any():
+        found.x.data[rows[_rows_of(found)]] = 0.0  # which is taken out with the other zeros
+        found.dual[rows & ~found.infeasible] = 0.0  # where a Farkas vector is claimed, it is looked at on its own
+
+
+def _rows_of(found: Candidates) -> np.ndarray:
+    return np.repeat(np.arange(found.x.shape[0]), np.diff(found.x.indptr))
 
 
 def _replace_rows(old: Recovery, rows: np.ndarray, new: Recovery) -> Recovery:

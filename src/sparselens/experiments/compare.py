@@ -97,7 +97,7 @@ def verdict(published: Published, ours: Summary | None, tolerance: float) -> str
         return AGREES if published.value <= tolerance else BETTER
     if abs(ours.mean - published.value) <= tolerance:
         return AGREES
-    less_is_better = published.metric == "rmse"
+    less_is_better = published.metric in ("rmse", "mean_error")
     more_is_better = published.metric in ("p1", "p3", "p5", "exact")
     if (less_is_better and ours.mean < published.value) or (more_is_better and ours.mean > published.value):
         return BETTER
