@@ -15,7 +15,7 @@ def half_whitening(moment: FloatArray, A: FloatArray | None = None) -> FloatArra
     First ``z`` becomes its least-squares label vector ``A⁺z``, up to a rotation (where there is no A it stays). Then
     the directions of the training embeddings are stretched by ``λ^(−1/4)``, where ``λ`` are the eigenvalues of their
     second moment. An exponent of 0 lets frequent labels decide which rows are near; −1/2 (Mahalanobis) lets noise in
-    rare directions decide, the more of them the worse; half way was better than 0 on every embedding that was tried.
+    rare directions decide, the more of them the worse; half way was safe on every embedding that was tried.
     Directions that hardly occur are left out.
 
     Parameters
