@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from sparselens.data import Dataset
-from sparselens.experiments import labels, measure
+from sparselens.experiments import labels, measure, report
 from sparselens.experiments.measure import Options
 from sparselens.experiments.paper import cells_of, find
 from sparselens.experiments.spec import Cell, as_params
@@ -77,3 +77,9 @@ def test_every_cell_of_the_table_can_be_made():
         classifier = getattr(model, "as_in_paper", model)
         assert classifier.n_models == dict(cell.params)["n_models"]
         assert classifier.random_state == 0
+
+
+def test_a_size_that_was_not_run_leaves_a_gap_and_moves_nothing():
+    row = {"data": "bibtex", "m": 100, "seed": 0, "p1": 0.6, "p3": 0.4, "p5": 0.3, "fit_seconds": 1.0, "hardware": "x"}
+    (table,) = report._precision_tables([("SLEEC, 5 models", row | {"n_rows": 9})])
+    assert table.lines == [["SLEEC", "", "", "0.6000 / 0.4000 / 0.3000"]]
