@@ -187,6 +187,8 @@ _ALL: list[Experiment] = [
         notes=(
             "The quick form runs on Synthetic1 in the place of Amazon, for a few epochs. There tanh, B and T = 0 "
             "fail as in the paper, but leaving out the norm or the ReLU helps, on Synthetic2 too (paper: Amazon).",
+            "On Amazon at m = 80 the variations were cut after 160 s: without the norm or the ReLU that is 33 epochs "
+            "against 117 of the design, so that 99.8 against 99.9% says little. The others are far off.",
             '"No batch norm" removes the affine map that the authors\' code computes where the paper says batch '
             "normalisation.",
         ),
