@@ -3,6 +3,8 @@
     python benchmarks/commands.py plan amazon                  # the answer, checked on the untouched test split
     python benchmarks/commands.py plan amazon --device cuda --seed 1
     python benchmarks/commands.py first amazon -m 60           # fit, encode, decode, evaluate
+    python benchmarks/commands.py reproduce all -- --quick --jobs 2     # options after -- go to the command
+    python benchmarks/commands.py reproduce fig2 --device cuda --folder FOLDER -- --data-sets amazon
 
 Each run appends one line to benchmarks/results/commands.jsonl. `cpu_s` is the processor time of all processes, which
 other work on the machine does not change; `seconds` is what a clock shows.
@@ -18,23 +20,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 STORE = Path(__file__).parent / "results" / "commands.jsonl"
 
 
-def run(*arguments: str) -> tuple[dict[str, Any], float, float]:
-    """What a command prints as JSON, and the seconds and processor seconds that it took."""
+def timed(*arguments: str) -> tuple[str, float, float]:
+    """What a command prints, and the seconds and processor seconds that it took."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "sparselens", *arguments, "--json"], stdout=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "sparselens", *arguments], stdout=subprocess.PIPE, text=True, check=False
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode > 1:
         raise SystemExit(f"sparselens {' '.join(arguments)} ended with {done.returncode}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return json.loads(done.stdout), time.perf_counter() - start, cpu
+    return done.stdout, time.perf_counter() - start, cpu
+
+
+def run(*arguments: str) -> tuple[dict[str, Any], float, float]:
+    """What a command prints as JSON, and the seconds and processor seconds that it took."""
+    printed, seconds, cpu = timed(*arguments, "--json")
+    return json.loads(printed), seconds, cpu
 
 
 def plan(data: str, target: float, seed: int, device: str, folder: Path) -> dict[str, Any]:
@@ -85,21 +94,45 @@ def first(data: str, m: int, seed: int, device: str, folder: Path) -> dict[str, 
     }
 
 
+def reproduce(name: str, device: str, options: list[str], folder: Path) -> dict[str, Any]:
+    """A table or figure of the paper, or all of them, from nothing; the rows stay in `folder`."""
+    if (folder / "results.jsonl").exists():
+        raise SystemExit(
+            f"{folder} holds results already: what is there is not run again, so that the time means nothing"
+        )
+    _, seconds, cpu = timed("reproduce", name, "--device", device, "-o", str(folder), *options)
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    status = Counter(row["status"] for row in rows)
+    return {
+        "what": "reproduce",
+        "data": name,
+        "options": " ".join(options),
+        "cells": len(rows),
+        "status": dict(status),
+        "seconds": seconds,
+        "cpu_s": cpu,
+    }
+
+
 def main() -> None:
     from facts import facts
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("plan", "first"))
-    parser.add_argument("data")
+    parser.add_argument("what", choices=("plan", "first", "reproduce"))
+    parser.add_argument("data", help="a data set's name; of reproduce, what to reproduce")
     parser.add_argument("-m", type=int, default=60)
     parser.add_argument("--target", type=float, default=0.99)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=STORE)
-    options = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="of reproduce: where the rows stay")
+    cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options, passed_on = parser.parse_args(sys.argv[1:cut]), sys.argv[cut + 1 :]
     with tempfile.TemporaryDirectory() as home:
         if options.what == "plan":
             row = plan(options.data, options.target, options.seed, options.device, Path(home))
+        elif options.what == "reproduce":
+            row = reproduce(options.data, options.device, passed_on, options.folder or Path(home))
         else:
             row = first(options.data, options.m, options.seed, options.device, Path(home))
     row |= {"threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))} | facts(options.device)

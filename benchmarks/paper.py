@@ -5,7 +5,7 @@
     python benchmarks/paper.py --add FILE [FILE]     # first take the rows of other runs into the stored ones
 
 A row that is there already is replaced by one that was measured on at least as many test rows. The rows are made by
-`sparselens reproduce ID -o FOLDER`.
+`sparselens reproduce ID -o FOLDER`; those of certificate training by `benchmarks/recovery.py` are taken as well.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sparselens.experiments.store import DONE, read_rows
 ROOT = Path(__file__).parent.parent
 ROWS = ROOT / "benchmarks" / "results" / "paper.jsonl"
 PAGE = ROOT / "docs" / "paper.md"
+GENERATED = ("synthetic1", "synthetic2", "synthetic3", "unstructured")
 IMAGES = ROOT / "docs" / "images" / "paper"
 
 
@@ -67,7 +68,9 @@ def add(files: list[Path]) -> int:
     stored = ((Cell.from_row(row).point, row) for row in read_rows([ROWS] if ROWS.exists() else []))
     kept: dict[Any, dict[str, Any]] = {point: row for point, row in stored if point in wanted}
     n = 0
-    for row in read_rows(files):
+    for row in (_as_cell(row) for row in read_rows(files)):
+        if row is None:
+            continue
         point = Cell.from_row(row).point
         old = kept.get(point)
         if point in wanted and (old is None or (old != row and _worth(row) >= _worth(old))):
@@ -75,6 +78,20 @@ def add(files: list[Path]) -> int:
             n += 1
     ROWS.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept.values()), encoding="utf-8")
     return n
+
+
+def _as_cell(row: dict[str, Any]) -> dict[str, Any] | None:
+    """A row of `reproduce` as it is; one of certificate training by `recovery.py` in that form; None for others."""
+    if "status" in row:
+        return row
+    if row["encoder"] != "certificate" or (row["seed"] and row["data"] in GENERATED):
+        return None  # a cell of `reproduce` draws generated rows by its seed, `recovery.py` always by seed 0
+    cell = Cell(row["data"], row["encoder"], row["m"], "l1-pos", row["seed"])
+    measured = {"fit_seconds": row["train_s"], "decode_seconds": row["decode_s"], "n_rows": row["n_test"]}
+    measured |= {name: row[name] for name in ("exact", "rmse", "version", "commit", "date", "hardware")}
+    history = row["history_"]
+    measured |= {"recipe": row["recipe_"], "n_steps": history["n_steps"], "stopped_by": history["stopped_by"]}
+    return cell.as_row() | {"status": DONE, "measured_by": "benchmarks/recovery.py"} | measured
 
 
 def _worth(row: dict[str, Any]) -> int:

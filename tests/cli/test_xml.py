@@ -80,6 +80,8 @@ def test_a_checkpoint_keeps_finished_parts(files, tmp_path):
     [
         (("--method", "slec"), "--method must be one of"),
         (("--method", "blend", "-m", 5), "--method blend takes no --components"),
+        (("--predictor", "neighbors"), "--method blend takes no --predictor: leave it out"),
+        (("--method", "sleec", "--epochs", 9), "--method sleec takes no --epochs: leave it out"),
         (("--method", "sleec", "--preset", "rcv1"), "there is no preset 'rcv1'"),
         (("--method", "l1ae", "--predictor", "knn", "-m", 3, "--epochs", 1), "predictor must be one of"),
     ],

@@ -179,6 +179,31 @@ def test_the_first_model_of_an_ensemble_is_the_single_model(problem):
     np.testing.assert_allclose(one.parts_[0]["W"], two.parts_[0]["W"], atol=1e-10)
 
 
+def test_refit_keeps_the_encoders_and_follows_the_parameters(fitted, problem):
+    X, Y, X_test, _ = problem
+    whole = EmbeddingClassifier(l1ae(), n_neighbors=5, n_models=2, random_state=0).fit(X, Y)
+    encoders = [part["embedder"] for part in whole.parts_]
+    whole.set_params(**EmbeddingClassifier.as_in_paper(None).get_params(deep=False) | {"embedder": whole.embedder})
+    whole.set_params(n_models=2, n_neighbors=5, random_state=0).refit(X, Y)
+    assert [part["embedder"] for part in whole.parts_] == encoders
+    np.testing.assert_allclose(
+        whole.predict_topk(X_test).toarray(), fitted("l1ae-3").predict_topk(X_test).toarray(), atol=1e-9
+    )
+    assert len(whole.set_params(n_models=1).refit(X, Y).parts_) == 1
+    with pytest.raises(ValueError, match="2 models need as many encoders, but 1 are fitted: call fit"):
+        whole.set_params(n_models=2).refit(X, Y)
+
+
+def test_with_one_cluster_the_learners_of_sleec_are_one(fitted, problem):
+    X, Y, X_test, _ = problem
+    told = []
+    three = SLEECClassifier(6, n_models=3, svp_neighbors=20, n_neighbors=5, random_state=0)
+    three.fit(X, Y, callback=lambda done, total, what: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    one = fitted("sleec").predict_topk(X_test)
+    np.testing.assert_allclose(three.predict_topk(X_test).toarray(), 3 * one.toarray())
+
+
 class KilledError(Exception):
     """Stands for a process that was killed."""
 
@@ -227,7 +252,7 @@ def test_a_checkpoint_without_a_seed_is_refused(problem, tmp_path):
         (SLEECClassifier(w_thresh=1.0), "w_thresh must be a fraction below 1, got 1.0"),
         (SLEECClassifier(n_models=0), "n_models must be at least 1, got 0"),
         (EmbeddingClassifier(predictor="knn"), "predictor must be one of 'neighbors', 'decoder', 'average'; got 'knn'"),
-        (EmbeddingClassifier(decoder_weight=2.0), "decoder_weight must be at most 1, got 2.0"),
+        (EmbeddingClassifier(decoder_weight=2.0), r"decoder_weight must be at most 1 \(the decoder alone\), got 2.0"),
         (RidgeOneVsAll(alpha=0.0), "alpha must be a finite number above 0, got 0.0"),
         (BlendClassifier([]), r"classifiers must be a list of \(name, classifier\)"),
         (BlendClassifier(validation_fraction=1.0), "validation_fraction must be below 1, got 1.0"),
@@ -282,3 +307,17 @@ def test_a_damaged_model_is_refused(fitted, tmp_path):
     arrays.write_bytes(arrays.read_bytes()[:-10])
     with pytest.raises(CorruptFileError, match="is truncated or was edited"):
         sl.load(folder)
+
+
+def test_many_labels_without_an_embedder_are_compared_as_they_are(problem, monkeypatch):
+    X, Y, _, _ = problem
+    assert EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]["basis"].shape[0] == 24
+    monkeypatch.setattr("sparselens.xml.embedding._WHITENED_LABELS", 23)
+    assert "basis" not in EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]
+    assert "basis" in EmbeddingClassifier(sl.PCAEncoder(n_components=8)).fit(X, Y).parts_[0]
+
+
+def test_labels_that_never_occur_leave_a_classifier_that_answers(problem):
+    X, _, X_test, _ = problem
+    nothing = sp.csr_array((X.shape[0], 5))
+    assert np.isfinite(EmbeddingClassifier(predictor="neighbors").fit(X, nothing).predict_topk(X_test).data).all()

@@ -1,11 +1,11 @@
-"""Exact neighbours and their votes."""
+"""The basis in which embeddings are compared, exact neighbours and their votes."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
-from sparselens.xml.neighbors import nearest, votes
+from sparselens.xml.neighbors import half_whitening, nearest, votes
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
@@ -39,3 +39,31 @@ def test_neighbours_at_obtuse_angles_do_not_vote_where_angles_count():
     np.testing.assert_allclose(
         votes(np.array([[0, 1]]), np.array([[0.5, -0.5]]), labels, power=2).toarray(), [[0.25, 0.0]]
     )
+
+
+def cosines(Z):
+    Z = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    return Z @ Z.T
+
+
+def test_another_basis_of_the_same_measurements_changes_no_angle():
+    rng = np.random.default_rng(0)
+    Y = rng.random((40, 12)) * (rng.random((40, 12)) < 0.5)
+    A, M = rng.standard_normal((5, 12)), rng.standard_normal((5, 5))
+    Z, other = Y @ A.T, Y @ (M @ A).T
+    same = cosines(other @ half_whitening(other.T @ other, M @ A))
+    np.testing.assert_allclose(same, cosines(Z @ half_whitening(Z.T @ Z, A)), atol=1e-9)
+
+
+def test_the_spread_of_directions_becomes_its_square_root():
+    Z = np.random.default_rng(1).standard_normal((50, 4)) * [8.0, 4.0, 2.0, 1.0]
+    moment = Z.T @ Z
+    basis = half_whitening(moment)
+    np.testing.assert_allclose(basis.T @ moment @ basis, np.diag(np.sqrt(np.linalg.eigvalsh(moment))), atol=1e-9)
+
+
+def test_directions_that_never_occur_are_left_out():
+    Z = np.random.default_rng(2).standard_normal((20, 3)) @ np.random.default_rng(3).standard_normal((3, 6))
+    basis = half_whitening(Z.T @ Z)
+    assert basis.shape == (6, 3)
+    assert np.isfinite(basis).all()

@@ -30,12 +30,14 @@ def train(
     labels: Labels = None,
     method: Annotated[str, typer.Option("--method", help=f"One of {', '.join(METHODS)}.")] = "blend",
     m: Annotated[int | None, typer.Option("--components", "-m", min=1, help="Dimension of the embedding.")] = None,
-    predictor: Annotated[str, typer.Option(help="Of an embedding: neighbors, decoder or average.")] = "average",
+    predictor: Annotated[
+        str | None, typer.Option(help="Of an embedding: neighbors, decoder or average (the default).")
+    ] = None,
     n_models: Annotated[int | None, typer.Option("--models", min=1, help="Models in the ensemble.")] = None,
     preset: Annotated[
         str | None, typer.Option(help="SLEEC's published settings: bibtex, delicious, eurlex-4k, wiki10-31k.")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of ℓ1-AE at most.")] = 100,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of ℓ1-AE at most; 100 if not given.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for finished parts: a killed training goes on from them.")
@@ -132,7 +134,14 @@ def evaluate(
 
 
 def _classifier(
-    method: str, *, m: int | None, predictor: str, n_models: int | None, preset: str | None, epochs: int, seed: int
+    method: str,
+    *,
+    m: int | None,
+    predictor: str | None,
+    n_models: int | None,
+    preset: str | None,
+    epochs: int | None,
+    seed: int,
 ) -> Any:
     """The classifier of a name; an option that it does not know is refused, not ignored."""
     from sparselens.encoders.certificate import CertificateEncoder
@@ -140,12 +149,18 @@ def _classifier(
     from sparselens.encoders.spectral import PCAEncoder
     from sparselens.xml import BlendClassifier, EmbeddingClassifier, RidgeOneVsAll, SLEECClassifier
 
-    given = {"--components": m, "--models": n_models, "--preset": preset}
+    given = {
+        "--components": m,
+        "--predictor": predictor,
+        "--models": n_models,
+        "--preset": preset,
+        "--epochs": epochs,
+    }
     known: dict[str, tuple[str, ...]] = {
         "sleec": ("--components", "--models", "--preset"),
-        "l1ae": ("--components", "--models"),
-        "certificate": ("--components", "--models"),
-        "pca": ("--components",),
+        "l1ae": ("--components", "--predictor", "--models", "--epochs"),
+        "certificate": ("--components", "--predictor", "--models"),
+        "pca": ("--components", "--predictor"),
     }
     for option, value in given.items():
         if value is not None and option not in known.get(method, ()):
@@ -160,13 +175,15 @@ def _classifier(
         chosen = {"n_components": m, "n_models": n_models, "random_state": seed}
         chosen = {name: value for name, value in chosen.items() if value is not None}
         return SLEECClassifier(**chosen) if preset is None else SLEECClassifier.preset(preset, **chosen)
-    size = m if m is not None else 100
+    size = m or 100
     embedders = {
-        "l1ae": lambda: L1AE(n_components=size, clip_norm=1.0, max_epochs=epochs, validation_interval=5),
+        "l1ae": lambda: L1AE(n_components=size, clip_norm=1.0, max_epochs=epochs or 100, validation_interval=5),
         "certificate": lambda: CertificateEncoder(n_components=size),
         "pca": lambda: PCAEncoder(n_components=size),
     }
-    return EmbeddingClassifier(embedders[method](), predictor=predictor, n_models=n_models or 1, random_state=seed)
+    return EmbeddingClassifier(
+        embedders[method](), predictor=predictor or "average", n_models=n_models or 1, random_state=seed
+    )
 
 
 def _read(

@@ -120,7 +120,7 @@ class Tested:
 def check_claim(claim: Claim, found: Iterable[tuple[str, Row]]) -> Tested:
     """Look at every data set and m that has the better one and at least one of the others."""
     summary = summarise(found, claim.metric)
-    sign = 1.0 if claim.metric == "exact" else -1.0
+    sign = -1.0 if claim.metric == "rmse" else 1.0
     n_places, exceptions = 0, []
     for (data, label, m), mine in summary.items():
         if label != claim.better or (claim.data and data not in claim.data):

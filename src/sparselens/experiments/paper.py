@@ -80,11 +80,18 @@ _LABELS = (
     Grid("eurlex-4k", labels.ALGORITHMS, (100,)),
     Grid("wiki10-31k", labels.ALGORITHMS, (75,)),
 )
-_QUICK_LABELS = (Grid("bibtex", labels.ALGORITHMS[:4], (100,), fast={"embedding": {"max_epochs": 20}}),)
+_QUICK_LABELS = (Grid("bibtex", labels.SINGLE, (100,), fast={labels.EMBEDDING: {"max_epochs": 20, "n_models": 1}}),)
 _WHY_LABELS = "A point of precision: ensembles of one model differ by as much from seed to seed."
 _NOTES_LABELS = (
     "The features of EURLex-4K and Wiki10-31K could not be had: their lines are checked where the files are. Bibtex "
     "and Delicious show the same comparison on data that the paper does not use.",
+    "Lines without a remark have the paper's settings (`EmbeddingClassifier.as_in_paper`); ours use the same encoders "
+    "with half-whitened neighbours and a decoder that is refitted on predictions.",
+)
+_CLAIMS_LABELS = tuple(
+    Claim(f"{name} is at least as good as SLEEC with {many}", f"{name}, {many}", (f"SLEEC, {many}",), metric="p1")
+    for name in (labels.NAMES["average"], labels.NAMES["our average"])
+    for many in map(labels.counted, labels.SIZES)
 )
 
 _ALL: list[Experiment] = [
@@ -139,8 +146,9 @@ _ALL: list[Experiment] = [
             ),
         ),
         notes=(
-            "Exact recovery orders the algorithms as in the paper. Where the simple AE is a little better, at m = 30 "
-            "on Synthetic2, ℓ1-AE has the paper's parameters (T = 5, a patience of one validation) and stops early.",
+            "Exact recovery orders the algorithms as in the paper, but at m = 30 on Synthetic2, where the simple AE + "
+            "ℓ1-min pos is a point better. That is not for want of training: a patience of 5 or 20 validations in the "
+            "place of the paper's 1 makes ℓ1-AE a little worse there (`benchmarks/train.py --cases patience`).",
             "RMSE at the smallest m: a row that ℓ1-min pos loses costs up to about 1.4, because the answer is another "
             "sparse vector; a network or PCA that shrinks towards zero never costs more than about 1. So estimates win "
             "where nearly every row is lost, and the 4-layer AE at m = 10 on Synthetic1.",
@@ -179,6 +187,8 @@ _ALL: list[Experiment] = [
         notes=(
             "The quick form runs on Synthetic1 in the place of Amazon, for a few epochs. There tanh, B and T = 0 "
             "fail as in the paper, but leaving out the norm or the ReLU helps, on Synthetic2 too (paper: Amazon).",
+            "On Amazon at m = 80 the variations were cut after 160 s: without the norm or the ReLU that is 33 epochs "
+            "against 117 of the design, so that 99.8 against 99.9% says little. The others are far off.",
             '"No batch norm" removes the affine map that the authors\' code computes where the paper says batch '
             "normalisation.",
         ),
@@ -357,6 +367,7 @@ _ALL: list[Experiment] = [
         published=p.TABLE3,
         tolerance=0.01,
         why=_WHY_LABELS,
+        claims=_CLAIMS_LABELS,
         notes=_NOTES_LABELS,
     ),
     Experiment(
@@ -369,6 +380,7 @@ _ALL: list[Experiment] = [
         published=p.TABLE_XML,
         tolerance=0.01,
         why=_WHY_LABELS,
+        claims=_CLAIMS_LABELS,
         notes=_NOTES_LABELS,
     ),
 ]

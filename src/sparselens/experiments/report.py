@@ -228,12 +228,14 @@ def _precision_tables(found: list[tuple[str, Row]]) -> list[Any]:
     out: list[Any] = []
     scores = [summarise(found, metric) for metric in ("p1", "p3", "p5")]
     for data in dict.fromkeys(place[0] for place in scores[0]):
-        lines: dict[str, list[str]] = {}
-        for place in sorted((p for p in scores[0] if p[0] == data), key=lambda p: int(p[1].split()[-2])):
-            label = place[1].rsplit(", ", 1)[0]
-            lines.setdefault(label, [label]).append(" / ".join(f"{one[place].mean:.4f}" for one in scores))
+        lines: dict[str, dict[str, str]] = {}
+        for place in (p for p in scores[0] if p[0] == data):
+            label, n_models = place[1].rsplit(", ", 1)
+            lines.setdefault(label, {})[n_models] = " / ".join(f"{one[place].mean:.4f}" for one in scores)
         caption = f"{NAMES.get(data, data)}: P@1 / P@3 / P@5"
-        out.append(Table(["algorithm", "1 model", "3 models", "5 models"], list(lines.values()), caption))
+        sizes = ("1 model", "3 models", "5 models")
+        rows = [[label, *(line.get(size, "") for size in sizes)] for label, line in sorted(lines.items())]
+        out.append(Table(["algorithm", *sizes], rows, caption))
     return out
 
 

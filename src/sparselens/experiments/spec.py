@@ -170,7 +170,8 @@ class Published:
 class Claim:
     """What a figure shows: one algorithm is at least as good as others, at every data set and m that has both.
 
-    `metric` is "exact" (more is better) or "rmse" (less is better); `slack` is how much worse still counts as equal.
+    `metric` is "exact", "p1" (more is better) or "rmse" (less is better); `slack` is how much worse still counts as
+    equal.
     """
 
     text: str

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from sparselens._random import derive_seed
 from sparselens._validation import (
@@ -21,11 +22,12 @@ from sparselens.decoders.unrolled import UnrolledDecoder
 from sparselens.xml._parts import Parts, PartsMixin
 from sparselens.xml.base import MultilabelClassifier, Progress, standardised
 from sparselens.xml.linear_map import ridge, with_constant
-from sparselens.xml.neighbors import nearest, votes
+from sparselens.xml.neighbors import half_whitening, nearest, votes
 from sparselens.xml.one_vs_all import check_dense_weights
 
 PREDICTORS = ("neighbors", "decoder", "average")
 _TINY = 1e-2  # of ridge in the refitted decoder: enough against embeddings with dependent columns
+_WHITENED_LABELS = 2000  # the label space itself is whitened up to here: some seconds for its eigenvectors
 
 
 class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
@@ -53,8 +55,9 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
     power : float
         A neighbour votes with the weight ``max(cosine, 0)^power``; 0 gives everyone one vote, as SLEEC does.
     whiten : bool
-        Compare embeddings z by their least-squares label vectors ``A⁺z`` (an m x m change of basis) and not as they
-        are. Encoders without a matrix A ignore it.
+        Compare embeddings in the basis of `half_whitening` and not as they are, so that what is frequent among the
+        labels does not drown what tells rows apart. The label space itself (no embedder) is left as it is where there
+        are more than 2,000 labels.
     decoder : "refit" or "own"
         A linear decoder that is fitted to the mapped training rows, so that it knows what predictions look like; or
         the encoder's own, which knows clean embeddings (scaled to their mean length; a final ReLU is left out, since it
@@ -139,15 +142,60 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
             "metric": "euclidean",
             "power": 0.0,
             "whiten": False,
+            "decoder": "own",
         }
-        return cls(embedder, **(choices | {"decoder": "own"} | overrides))
+        return cls(embedder, **(choices | overrides))
+
+    def refit(self, X: Any, Y: Any, *, callback: Progress | None = None) -> Self:
+        """Fit everything but the encoders again, by the parameters as they are now.
+
+        An encoder takes minutes, the rest seconds: this is how other regressions, neighbours or decoders are tried on
+        the same embeddings. A smaller `n_models` keeps the first encoders.
+
+        Examples
+        --------
+        >>> from sparselens import L1AE
+        >>> X = Y = np.eye(4)[[0, 1, 2, 3] * 5]
+        >>> embedder = L1AE(n_components=3, max_epochs=5, device="cpu")
+        >>> model = EmbeddingClassifier.as_in_paper(embedder, n_models=2, n_neighbors=3, random_state=0).fit(X, Y)
+        >>> model.set_params(n_models=1, metric="cosine", whiten=True, decoder="refit").refit(X, Y).score(X, Y)
+        1.0
+        """
+        check_is_fitted(self)
+        held = [part["embedder"] for part in self.parts_]
+        if check_count(self.n_models, "n_models") > len(held):
+            raise ValueError(f"{self.n_models} models need as many encoders, but {len(held)} are fitted: call fit.")
+        self._held = held[: self.n_models]
+        try:
+            return self.fit(X, Y, callback=callback)
+        finally:
+            del self._held
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, callback: Progress) -> None:
         self._check_parameters()
-        kept = Parts(self.checkpoint, self, X, Y)
-        seed = derive_seed(self.random_state, role="embedding")
         unit = unit_rows(Y)
         targets = Y if self.label_rows == "binary" else unit
+        encoders = getattr(self, "_held", None) or self._fit_encoders(X, Y, unit, callback)
+        features = with_constant(X, self.bias)
+        if self.embedder is None:
+            check_dense_weights(X.shape[1], Y.shape[1], "pass an embedder of fewer dimensions")
+            clean = [targets] * self.n_models
+            maps = [ridge(features, targets, alpha=self.alpha, method=self.method, tol=self.tol)] * self.n_models
+        else:
+            clean = [encoder.transform(targets) for encoder in encoders]
+            W = ridge(features, np.hstack(clean), alpha=self.alpha, method=self.method, tol=self.tol)  # one for all
+            maps = np.split(W, self.n_models, axis=1)
+        self.labels_ = Y
+        self.parts_ = [
+            self._part(encoder, Z, np.ascontiguousarray(own), np.asarray(features @ own))
+            for encoder, Z, own in zip(encoders, clean, maps, strict=True)
+        ]
+        self.__dict__.pop("_decoders", None)
+        callback(self.n_models + 1, self.n_models + 1, "models")
+
+    def _fit_encoders(self, X: sp.csr_array, Y: sp.csr_array, unit: sp.csr_array, callback: Progress) -> list[Any]:
+        kept = Parts(self.checkpoint, self, X, Y)
+        seed = derive_seed(self.random_state, role="embedding")
         encoders = []
         for model in range(self.n_models):
 
@@ -156,34 +204,23 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
 
             encoders.append(kept.get(f"embedder{model}", learn))
             callback(model + 1, self.n_models + 1, "models")
-        features = with_constant(X, self.bias)
-        if self.embedder is None:
-            check_dense_weights(X.shape[1], Y.shape[1], "pass an embedder of fewer dimensions")
-            Z = targets
-        else:
-            Z = np.hstack([encoder.transform(targets) for encoder in encoders])  # one factorisation for all models
-        W = ridge(features, Z, alpha=self.alpha, method=self.method, tol=self.tol)
-        maps = np.split(W, self.n_models, axis=1) if self.embedder is not None else [W] * self.n_models
-        self.labels_ = Y
-        self.parts_ = [
-            self._part(encoder, np.ascontiguousarray(own), np.asarray(features @ own), unit)
-            for encoder, own in zip(encoders, maps, strict=True)
-        ]
-        self.__dict__.pop("_decoders", None)
-        callback(self.n_models + 1, self.n_models + 1, "models")
+        return encoders
 
-    def _part(self, encoder: Any, W: FloatArray, mapped: FloatArray, unit: sp.csr_array) -> dict[str, Any]:
+    def _part(self, encoder: Any, clean: Any, W: FloatArray, mapped: FloatArray) -> dict[str, Any]:
+        """A model: what it needs to embed a row, and to come back by neighbours and by a decoder."""
         part = {"embedder": encoder, "W": W, "Z": mapped, "scale": 1.0}
-        if encoder is None:
-            return part
-        if self.predictor != "neighbors" and self.decoder == "refit":
-            part["D"] = ridge(sp.csr_array(mapped), self.labels_, alpha=_TINY, method="cholesky")
-        elif self.predictor != "neighbors":
-            clean = np.linalg.norm(encoder.transform(unit), axis=1).mean()
-            part["scale"] = float(clean / max(np.linalg.norm(mapped, axis=1).mean(), np.finfo(float).tiny))
-        if self.whiten and hasattr(encoder, "components_"):
-            part["basis"] = whitening(encoder.components_)
+        if self.whiten and (encoder is not None or W.shape[1] <= _WHITENED_LABELS):
+            moment = clean.T @ clean
+            moment = moment.toarray() if sp.issparse(moment) else moment
+            part["basis"] = half_whitening(moment, getattr(encoder, "components_", None))
             part["Z"] = mapped @ part["basis"]
+        if encoder is None or self.predictor == "neighbors":
+            return part
+        if self.decoder == "refit":
+            part["D"] = ridge(sp.csr_array(mapped), self.labels_, alpha=_TINY, method="cholesky")
+        else:
+            length = np.linalg.norm(encoder.transform(unit_rows(self.labels_)), axis=1).mean()
+            part["scale"] = float(length / max(np.linalg.norm(mapped, axis=1).mean(), np.finfo(float).tiny))
         return part
 
     def _check_parameters(self) -> None:
@@ -197,7 +234,7 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         check_positive_float(self.bias, "bias", allow_zero=True)
         check_positive_float(self.power, "power", allow_zero=True)
         if not check_positive_float(self.decoder_weight, "decoder_weight", allow_zero=True) <= 1:
-            raise ValueError(f"decoder_weight must be at most 1, got {self.decoder_weight}.")
+            raise ValueError(f"decoder_weight must be at most 1 (the decoder alone), got {self.decoder_weight}.")
 
     def _score_block(self, X: sp.csr_array) -> FloatArray:
         features = with_constant(X, self.bias)
@@ -229,21 +266,6 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
 
     def _block_width(self) -> int:
         return self.n_labels_ * 4
-
-
-def whitening(A: FloatArray) -> FloatArray:
-    """The (m, m) matrix T with ``‖zT‖ = ‖A⁺z‖``; directions that A hardly measures are left out.
-
-    Examples
-    --------
-    >>> whitening(np.array([[2.0, 0.0, 0.0], [0.0, 0.5, 0.0]])).round(9)
-    array([[0.5, 0. ],
-           [0. , 2. ]])
-    """
-    values, vectors = np.linalg.eigh(A @ A.T)
-    kept = values > 1e-10 * values[-1]
-    inverse = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-    return np.asarray((vectors * inverse) @ vectors.T)
 
 
 def own_decoder(encoder: Any) -> Any:

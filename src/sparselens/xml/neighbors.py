@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by blocked matrix products, and what they vote for."""
+"""Exact nearest neighbours by blocked matrix products: in which basis, which they are, and what they vote for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,43 @@ import scipy.sparse as sp
 
 from sparselens._validation import FloatArray, check_choice
 from sparselens.xml._topk import row_blocks, top_k
+
+
+def half_whitening(moment: FloatArray, A: FloatArray | None = None) -> FloatArray:
+    """The (m, r) basis in which neighbours are compared: half way from label vectors to whitened ones.
+
+    First ``z`` becomes its least-squares label vector ``A⁺z``, up to a rotation (where there is no A it stays). Then
+    the directions of the training embeddings are stretched by ``λ^(−1/4)``, where ``λ`` are the eigenvalues of their
+    second moment. An exponent of 0 lets frequent labels decide which rows are near; −1/2 (Mahalanobis) lets noise in
+    rare directions decide, the more of them the worse; half way was safe on every embedding that was tried.
+    Directions that hardly occur are left out.
+
+    Parameters
+    ----------
+    moment : array of shape (m, m)
+        ``ZᵀZ`` of the training embeddings Z, up to a factor.
+    A : array of shape (m, n_labels), optional
+
+    Examples
+    --------
+    >>> half_whitening(np.diag([16.0, 1.0])).round(9)
+    array([[0. , 0.5],
+           [1. , 0. ]])
+    >>> half_whitening(np.diag([64.0, 1.0]), np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])).round(9)
+    array([[0.  , 0.25],
+           [1.  , 0.  ]])
+    """
+    if A is not None:
+        to_labels = _power(A @ A.T, -0.5)
+        return np.asarray(to_labels @ _power(to_labels.T @ moment @ to_labels, -0.25))
+    return _power(moment, -0.25)
+
+
+def _power(matrix: FloatArray, exponent: float) -> FloatArray:
+    """The eigenvectors of a positive semidefinite matrix, each times a power of its eigenvalue; no null space."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > 1e-10 * values[-1]
+    return np.ascontiguousarray(vectors[:, kept] * values[kept] ** exponent)
 
 
 def nearest(

@@ -135,6 +135,11 @@ class SLEECClassifier(PartsMixin, MultilabelClassifier):
         total = self.n_models * min(self.n_clusters, X.shape[0])
         done = 0
         for model in range(self.n_models):
+            if model and len(self.parts_[0]["clusters"]) == 1:  # learners differ in their clusters alone
+                self.parts_.append(self.parts_[0])
+                done += 1
+                callback(done, total, "clusters")
+                continue
             centres, cluster = dot_product_kmeans(X, self.n_clusters, seed=derive_seed(seed, model=model))
             clusters = []
             for number in range(len(centres)):
