@@ -68,9 +68,8 @@ def add(files: list[Path]) -> int:
     stored = ((Cell.from_row(row).point, row) for row in read_rows([ROWS] if ROWS.exists() else []))
     kept: dict[Any, dict[str, Any]] = {point: row for point, row in stored if point in wanted}
     n = 0
-    for row in (_as_cell(row) for row in read_rows(files)):
-        if row is None:
-            continue
+    lines = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
+    for row in filter(None, (_as_cell(json.loads(line)) for line in lines)):
         point = Cell.from_row(row).point
         old = kept.get(point)
         if point in wanted and (old is None or (old != row and _worth(row) >= _worth(old))):
@@ -88,7 +87,8 @@ def _as_cell(row: dict[str, Any]) -> dict[str, Any] | None:
         return None  # a cell of `reproduce` draws generated rows by its seed, `recovery.py` always by seed 0
     cell = Cell(row["data"], row["encoder"], row["m"], "l1-pos", row["seed"])
     measured = {"fit_seconds": row["train_s"], "decode_seconds": row["decode_s"], "n_rows": row["n_test"]}
-    measured |= {name: row[name] for name in ("exact", "rmse", "version", "commit", "date", "hardware")}
+    facts = ("exact", "rmse", "version", "commit", "date", "hardware")  # the first rows have no date
+    measured |= {name: row[name] for name in facts if name in row}
     history = row["history_"]
     measured |= {"recipe": row["recipe_"], "n_steps": history["n_steps"], "stopped_by": history["stopped_by"]}
     return cell.as_row() | {"status": DONE, "measured_by": "benchmarks/recovery.py"} | measured
