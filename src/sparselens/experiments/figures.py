@@ -96,6 +96,7 @@ def curves(
             loc="outside lower center",
             ncols=min(3, len(handles)) or 1,
             fontsize=9,
+            handlelength=3.4,  # long enough to show dashes beside a marker
         )
         plt.close(figure)
         return figure

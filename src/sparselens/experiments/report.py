@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,7 +91,7 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
         section.blocks.append(_toy_share(found))
     if experiment.published:
         made = _sheet if experiment.view in ("facts", "params") else _comparison
-        section.blocks.append(made(section, found))
+        section.blocks += made(section, found)
         if experiment.why:
             section.blocks.append(f"Tolerance {number(experiment.tolerance)}. {experiment.why}")
     for claim in experiment.claims:
@@ -111,7 +112,7 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
     if experiment.view == "labels":
         section.blocks += _precision_tables(found)
     section.blocks += experiment.notes
-    missing = [f"{reason} ({n} cell{'s' if n > 1 else ''})" for reason, n in unmeasured(experiment, rows, quick=quick)]
+    missing = [f"{reason} ({_counted(n, 'cell')})" for reason, n in unmeasured(experiment, rows, quick=quick)]
     if missing:
         section.blocks += ["Not measured:", missing]
     return section
@@ -127,9 +128,14 @@ def _curves(experiment: Experiment, rows: Sequence[Row], metric: str, quick: boo
     )
 
 
-def _comparison(section: Section, found: list[tuple[str, Row]]) -> Table:
-    """The paper's values, ours, the difference, the verdict, and where ours come from."""
+def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
+    """The paper's values, ours, the difference, the verdict, and where ours come from.
+
+    Of data sets that none of our rows is about a sentence says so, in the place of lines without a value.
+    """
     experiment = section.experiment
+    measured = {row["data"] for _, row in found}
+    alone = Counter(NAMES.get(one.data, one.data) for one in experiment.published if one.data not in measured)
     over_m = experiment.view == "spectrum"
     summaries: dict[str, dict[Place, Summary]] = {
         metric: (spectrum if over_m else summarise)(found, metric)
@@ -141,6 +147,8 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> Table:
         ours = summaries[one.metric].get((one.data, one.algorithm, one.m))
         said = verdict(one, ours, experiment.tolerance)
         section.verdicts.append(said)
+        if one.data not in measured:
+            continue
         lines.append(
             [
                 NAMES.get(one.data, one.data),
@@ -157,10 +165,12 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> Table:
         )
     header = ["data set", *(["figure"] if several else []), "algorithm"]
     header += [] if over_m or not experiment.published[0].m else ["m"]
-    return Table([*header, "paper", "ours", "difference", "", "seeds", "trained on, seconds"], lines)
+    header += ["paper", "ours", "difference", "", "seeds", "trained on, seconds"]
+    told = [f"{name}: the paper prints {_counted(n, 'figure')}, we have no row." for name, n in alone.items()]
+    return [*([Table(header, lines)] if lines else []), *told]
 
 
-def _sheet(section: Section, found: list[tuple[str, Row]]) -> Table:
+def _sheet(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
     """A line for each data set, a column for each figure: the paper's value, and ours where it is another one."""
     published = section.experiment.published
     metrics = list(dict.fromkeys(one.metric for one in published))
@@ -177,7 +187,11 @@ def _sheet(section: Section, found: list[tuple[str, Row]]) -> Table:
         else:
             text += f" ✗ (ours {ours.mean:,.0f})" if ours.mean >= 1000 else f" ✗ (ours {ours.mean:.4g})"
         lines.setdefault(one.data, [NAMES.get(one.data, one.data)]).append(text)
-    return Table(["data set", *(metric.replace("_", " ") for metric in metrics)], list(lines.values()))
+    return [Table(["data set", *(metric.replace("_", " ") for metric in metrics)], list(lines.values()))]
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' if n > 1 else ''}"
 
 
 def _paper(value: float) -> str:
