@@ -23,7 +23,7 @@ class Summary:
     n_seeds: int
     n_rows: int | None  # test rows of a seed
     seconds: float | None  # mean seconds of the fit
-    hardware: str
+    hardware: tuple[str, ...]
     n_cut: int  # trainings that a time limit ended
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ def _summary(rows: list[Row], metric: str) -> Summary:
         n_seeds=len({row["seed"] for row in rows}),
         n_rows=rows[0].get("n_rows"),
         seconds=fmean(seconds) if seconds else None,
-        hardware=", ".join(sorted({row["hardware"] for row in rows})),
+        hardware=tuple(sorted({row["hardware"] for row in rows})),
         n_cut=sum(row.get("stopped_by") == "callback" for row in rows),
     )
 
@@ -83,7 +83,7 @@ def verdict(published: Published, ours: Summary | None, tolerance: float) -> str
 
     Examples
     --------
-    >>> ours = Summary(0.3, None, 1, 2000, 1.0, "", 0)
+    >>> ours = Summary(0.3, None, 1, 2000, 1.0, (), 0)
     >>> verdict(Published("amazon", "ℓ1-AE", 40, "rmse", 0.34), ours, 0.05)
     'agrees'
     >>> verdict(Published("amazon", "ℓ1-AE", 40, "rmse", 1e-15), ours, 0.05)
@@ -149,7 +149,7 @@ def spectrum(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summa
             min(one.n_seeds for one in some),
             some[0].n_rows,
             fmean([one.seconds or 0.0 for one in some]),
-            ", ".join(sorted({one.hardware for one in some})),
+            tuple(sorted({machine for one in some for machine in one.hardware})),
             sum(one.n_cut for one in some),
         )
     return out

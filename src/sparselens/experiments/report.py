@@ -205,9 +205,13 @@ def _difference(value: float) -> str:
 def _where(ours: Summary) -> str:
     if ours.seconds is None:
         return ""
-    place = "H200" if "H200" in ours.hardware else "GPU" if "NVIDIA" in ours.hardware else "CPU"
+    places = {_kind(machine): None for machine in ours.hardware}
     cut = f", {ours.n_cut} cut" if ours.n_cut else ""
-    return f"{place}, {ours.seconds:.3g}{cut}"
+    return f"{' and '.join(places)}, {f'{ours.seconds:,.0f}' if ours.seconds >= 1000 else f'{ours.seconds:.3g}'}{cut}"
+
+
+def _kind(machine: str) -> str:
+    return "H200" if "H200" in machine else "GPU" if "NVIDIA" in machine else "CPU"
 
 
 def _full_tables(experiment: Experiment, found: list[tuple[str, Row]], quick: bool) -> list[Any]:
