@@ -187,18 +187,16 @@ class Search:
 
     def verdict(self) -> tuple[FloatArray, bool, str]:
         """The matrix to keep, whether it has found structure, and the reason in a sentence."""
-        n = min(len(self.gaussian.errors), len(self.score.errors))
-        mine, gaussian = self.score.errors[:n], self.gaussian.errors[:n]
         why = f"it brings back {self.score.exact:.1%} of the validation rows, a Gaussian one {self.gaussian.exact:.1%}"
         if not self.tried:
             why = self.stopped_by
         if self.tried and self.gaussian.exact == self.score.exact == 1.0:
             return self.A, False, "no structure found: every validation row comes back from a Gaussian matrix too."
-        if not self.tried or not (self.score.exact == 1.0 or beats(mine, gaussian)):
+        if not self.tried or not (self.score.exact == 1.0 or beats(self.score.errors, self.gaussian.errors)):
             return self.start, False, f"no structure found, the Gaussian start is kept: {why}."
-        rows = at_random_columns(self.judge.X[:n], derive_rng(self.seed, role="columns"))
+        rows = at_random_columns(self.judge.X, derive_rng(self.seed, role="columns"))
         shuffled = decode_errors(self.A, rows, positive=self.positive, device=self.judge.device)
-        found = beats(mine, shuffled, sigmas=_SURE_SIGMAS)
+        found = beats(self.score.errors, shuffled, sigmas=_SURE_SIGMAS)
         what = "structure found" if found else "no structure found, but a better matrix than a Gaussian one"
         return self.A, found, f"{what}: {why}; of rows with random columns {np.mean(shuffled <= EXACT):.1%}."
 
