@@ -4,14 +4,16 @@
     python benchmarks/paper.py --check               # exit with 1 where the page does not say what the rows say
     python benchmarks/paper.py --add FILE [FILE]     # first take the rows of other runs into the stored ones
 
-A row that is there already is replaced by one that was measured on at least as many test rows. The rows are made by
-`sparselens reproduce ID -o FOLDER`; those of certificate training by `benchmarks/recovery.py` are taken as well.
+A row that is there already is replaced by one that was measured on more test rows, or on as many by later code. The
+rows are made by `sparselens reproduce ID -o FOLDER`; those of certificate training by `benchmarks/recovery.py` are
+taken as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,12 +69,12 @@ def add(files: list[Path]) -> int:
     wanted = {cell.point for cell in cells_of(find("all"))}
     stored = ((Cell.from_row(row).point, row) for row in read_rows([ROWS] if ROWS.exists() else []))
     kept: dict[Any, dict[str, Any]] = {point: row for point, row in stored if point in wanted}
-    n = 0
+    n, ages = 0, _ages()
     lines = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
     for row in filter(None, (_as_cell(json.loads(line)) for line in lines)):
         point = Cell.from_row(row).point
         old = kept.get(point)
-        if point in wanted and (old is None or (old != row and _worth(row) >= _worth(old))):
+        if point in wanted and (old is None or (old != row and _worth(row, ages) >= _worth(old, ages))):
             kept[point] = row
             n += 1
     ROWS.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept.values()), encoding="utf-8")
@@ -94,8 +96,17 @@ def _as_cell(row: dict[str, Any]) -> dict[str, Any] | None:
     return cell.as_row() | {"status": DONE, "measured_by": "benchmarks/recovery.py"} | measured
 
 
-def _worth(row: dict[str, Any]) -> int:
-    return row.get("n_rows", 1) if row["status"] == DONE else 0
+def _worth(row: dict[str, Any], ages: dict[str, int]) -> tuple[int, int]:
+    """How many test rows, and how late the code: the greater one is kept."""
+    n_rows = row.get("n_rows", 1) if row["status"] == DONE else 0
+    return n_rows, ages.get(row["commit"][:7], 0)
+
+
+def _ages() -> dict[str, int]:
+    """The commits by their first seven digits, with the second in which they were made."""
+    asked = ["git", "log", "--format=%H %ct"]
+    lines = subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, check=True).stdout.splitlines()
+    return {commit[:7]: int(second) for commit, second in map(str.split, lines)}
 
 
 def _sections() -> list[Any]:

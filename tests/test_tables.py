@@ -30,3 +30,14 @@ def test_every_stored_row_says_where_it_comes_from():
 def test_the_page_of_the_paper_says_what_the_stored_rows_say():
     paper = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "paper.py"))
     assert paper["PAGE"].read_text(encoding="utf-8") == paper["render"](), "stale: run python benchmarks/paper.py"
+
+
+def test_a_stored_row_gives_way_to_more_test_rows_or_to_later_code():
+    paper = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "paper.py"))
+    ages = {"aaaaaaa": 1, "bbbbbbb": 2}
+
+    def worth(n_rows, commit, status="done"):
+        return paper["_worth"]({"status": status, "n_rows": n_rows, "commit": commit}, ages)
+
+    assert worth(1000, "bbbbbbb") > worth(1000, "aaaaaaa") > worth(1000, "of-elsewhere")
+    assert worth(2000, "aaaaaaa") > worth(1000, "bbbbbbb") > worth(1000, "bbbbbbb", status="failed")
