@@ -78,6 +78,15 @@ def test_one_column_comes_back():
     assert same_bits(sl.decode_lossless(pack(X, 1)), X)
 
 
+def test_rows_with_columns_that_fit_never_saw_come_back():
+    seen = sp.hstack([binary_rows(d=20), sp.csr_array((160, 10))], format="csr")
+    fresh = sp.csr_array(np.eye(30)[[20, 25, 29]] + np.eye(30)[[0, 21, 28]])
+    enc = sl.CertificateEncoder(12, max_steps=16, random_state=0, device="cpu").fit(seen)
+    packed = sl.encode_lossless(enc, sp.csr_array(sp.vstack([seen[:10], fresh])))
+    assert set(packed.measured) & {10, 11, 12}
+    assert same_bits(sl.decode_lossless(packed)[10:], fresh)
+
+
 def test_the_sizes_are_those_of_what_is_sent():
     X = sparse_rows(100, 200, 8, seed=6)
     packed = pack(X, 60)
