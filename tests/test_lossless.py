@@ -58,6 +58,15 @@ def test_other_values_come_back_within_1e_10_and_rows_kept_aside_bit_for_bit():
     assert np.linalg.norm((back - X).toarray(), axis=1).max() <= 1e-10
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e-12, 1e12, 1e200])
+def test_rows_of_any_size_lose_nothing(size):
+    X = size * sparse_rows(80, 30, 5, seed=4)
+    packed = pack(X, 14)
+    error = (sl.decode_lossless(packed) - X).toarray()
+    assert np.linalg.norm(error / size, axis=1).max() <= 1e-10
+    assert len(packed.measured) < 80  # 14 measurements do not bring back all of them
+
+
 def test_signed_rows_come_back():
     X = sparse_rows(60, 30, 3, seed=5, signed=True)
     packed = pack(X, 15)

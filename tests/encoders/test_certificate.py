@@ -97,6 +97,14 @@ def test_a_promised_row_of_trained_measurements_comes_back_from_highs(fitted):
     assert "will come back" in promise.summary()
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e-12, 1e12, 1e200])
+def test_a_promise_does_not_depend_on_the_size_of_a_row(fitted, size):
+    X = sparse_rows(40, 60, 3, seed=28)
+    promise, other = fitted.certify(X), fitted.certify(size * X)
+    assert 0 < promise.exact.sum() < 40
+    np.testing.assert_array_equal(other.by, promise.by)
+
+
 # Of each data set the number of measurements, enough for some rows, and the number of rows: HiGHS takes seconds a row
 # where d is large.
 PROMISED = {
