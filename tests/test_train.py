@@ -270,6 +270,7 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
 
 
 def test_a_checkpoint_is_safetensors_and_json_and_keeps_one_state(tmp_path):
+    (tmp_path / ".state-0123.safetensors.abcd.tmp.safetensors").write_bytes(b"half of what a killed process wrote")
     train(Fit(), Settings(max_epochs=4, validation_interval=1), checkpoint=Checkpoint(tmp_path, seconds=0))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 2

@@ -87,7 +87,7 @@ class Checkpoint:
         for file, data in ((name, content), (_STATE, (json.dumps(state, indent=1) + "\n").encode())):
             with written_whole(self.folder / file) as draft:
                 draft.write_bytes(data)
-        for old in self.folder.glob("state-*.safetensors"):
+        for old in self.folder.glob("*state-*.safetensors"):  # drafts of a killed process too
             if old.name != name:
                 with contextlib.suppress(OSError):
                     old.unlink()
