@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 from statistics import fmean
 from typing import Any
 
+from sparselens.experiments import algorithms as a
+from sparselens.experiments.algorithms import Algorithm
+from sparselens.experiments.published import ISTA, TABLE2_LEFT, TABLE2_RIGHT
 from stored_rows import markdown, stored
 
+Row = dict[str, Any]
 _ENCODERS = {"gaussian": "Gaussian", "pca": "PCA", "lbcs": "LBCS", "l1ae": "ℓ1-AE", "certificate": "certificate"}
 
 
@@ -69,36 +73,106 @@ def recovery_time() -> str:
     return markdown(["data set", "m", "ℓ1-AE", "certificate", "times faster", "on"], lines)
 
 
-# Test RMSE of ℓ1-AE with ℓ1-min pos in the paper's second table.
-_PAPER_L1AE = {
-    ("synthetic1", 10): "0.357",
-    ("synthetic1", 20): "0.097",
-    ("synthetic1", 30): "9.9e-3",
-    ("amazon", 40): "0.387",
-    ("amazon", 80): "0.023",
-}
+# What the paper trains: (data set, in words, encoder, parameters beside the preset's, our names of network and ℓ1, m).
+_NETWORKS: tuple[tuple[str, str, str, Row, Algorithm | None, str, tuple[int, ...]], ...] = (
+    ("synthetic1", "ℓ1-AE, T = 10", "l1ae", {}, a.L1AE_OWN, a.L1AE_L1.label, (10, 20, 30, 50)),
+    ("synthetic1", "ℓ1-AE, T = 20", "l1ae", {"n_steps": 20, "patience": 20}, None, "T = 20", (20, 30)),
+    ("synthetic1", "ℓ1-AE, T = 30", "l1ae", {"n_steps": 30, "patience": 20}, None, "T = 30", (20, 30)),
+    ("synthetic1", "ISTA-AE", "ista", {}, a.ISTA_OWN, a.ISTA_L1.label, (10,)),
+    ("synthetic1", "simple AE", "simple", {}, a.SIMPLE, a.SIMPLE_L1.label, (10,)),
+    ("synthetic1", "4-layer AE", "deep", {}, a.DEEP, "", (10,)),
+    ("amazon", "ℓ1-AE, T = 60", "l1ae", {}, a.L1AE_OWN, a.L1AE_L1.label, (40, 80, 120)),
+)
 
 
 def l1ae() -> str:
-    """ℓ1-AE with ℓ1-min pos: the paper's RMSE and ours."""
+    """The networks of the paper: its RMSE and ours, by their own decoders and by ℓ1-min pos; means over seeds."""
+    paper = {(p.data, p.algorithm, p.m): p.value for p in (*TABLE2_LEFT, *TABLE2_RIGHT, *ISTA)}
+    rows = [row for row in stored("paper", "key") if row["status"] == "done" and not row["sizes"] and not row["n_test"]]
+    lines = []
+    for data, words, encoder, params, own, l1, ms in _NETWORKS:
+        for m in ms:
+            cell = [
+                row
+                for row in rows
+                if (row["data"], row["encoder"], row["m"], row["params"]) == (data, encoder, m, params)
+            ]
+            figures: list[str] = []
+            seeds, trained = set(), {}
+            for label, decoder in ((own.label if own else "", "own"), (l1, "l1-pos")):
+                mine = [row for row in cell if label and row["decoder"] == decoder]
+                value = paper.get((data, label, m))
+                figures += ["" if value is None else f"{value:.3g}", _mean([row["rmse"] for row in mine], ".3f")]
+                seeds |= {row["seed"] for row in mine}
+                trained |= {row["seed"]: row for row in mine}
+            exact = _mean([row["exact"] for row in cell if l1 and row["decoder"] == "l1-pos"], ".2%", zero="0.00%")
+            where = " and ".join(sorted({_hardware(row) for row in trained.values()}))
+            seconds = f"{_mean([row['fit_seconds'] for row in trained.values()], '.0f')} ({where})"
+            lines.append([data, words, str(m), *figures, exact, str(len(seeds)), seconds])
+    header = ["data set", "network", "m", "own decoder, paper", "ours", "ℓ1-min pos, paper", "ours", "rows exact"]
+    return markdown([*header, "seeds", "seconds to train"], lines)
+
+
+def l1ae_cost() -> str:
+    """Seconds and memory of ℓ1-AE's training: an epoch, and a whole training to its early stop."""
+    rows = {
+        (row["case"], row["device"], row["precision"]): row for row in stored("train", "case", "device", "precision")
+    }
+    epoch = rows["epoch", "cpu", "high"]
+    plain = f"{epoch['seconds_per_epoch']:.2f}; a plain autograd loop {epoch['plain_seconds_per_epoch']:.2f}"
+    low, high = epoch["times_faster_range"]
     lines = [
         [
-            row["data"],
-            str(row["m"]),
-            _PAPER_L1AE.get((row["data"], row["m"]), ""),
-            f"{row['rmse']:.3f}",
-            f"{row['exact']:.2%}",
-            f"{row['train_s']:.0f} ({row['hardware'] if 'NVIDIA' in row['hardware'] else 'CPU'})",
+            "Synthetic1, m = 20, T = 10: an epoch",
+            f"{plain} ({epoch['times_faster']:.1f} times as long, {low:.1f} to {high:.1f} in turns)",
+            f"{epoch['peak_gigabytes']:.1f}",
+            "CPU, one thread",
         ]
-        for row in stored("recovery", "data", "encoder", "m", "seed")
-        if row["encoder"] == "l1ae" and row["seed"] == 0
     ]
-    header = ["data set", "m", "RMSE, paper", "RMSE, ours", "rows exact", "seconds to train"]
-    return markdown(header, sorted(lines, key=lambda line: (line[0], int(line[1]))))
+    for case, device, precision, where in (
+        ("rcv1-epoch", "cuda", "high", "H200, TF32"),
+        ("rcv1-epoch", "cuda", "highest", "H200, float32"),
+        ("rcv1-memory", "cpu", "high", "CPU, one thread"),
+    ):
+        row = rows[case, device, precision]
+        memory = row["gpu_gigabytes"] or row["peak_gigabytes"]
+        seconds = f"{row['seconds_per_epoch']:.3g}"
+        lines.append(["RCV1 (Mulan), 13,889 rows, m = 400, T = 10: an epoch", seconds, f"{memory:.1f}", where])
+    for row in stored("recovery", "data", "encoder", "m", "seed"):
+        if row["encoder"] == "l1ae" and row["seed"] == 0 and row["data"] in ("synthetic1", "amazon"):
+            what = f"{row['data']}, m = {row['m']}: to the early stop, RMSE {row['rmse']:.3f}"
+            lines.append([what, f"{row['train_s']:.0f}", "", _hardware(row)])
+    return markdown(["what", "seconds", "memory, GB", "on"], lines)
+
+
+def l1ae_growth() -> str:
+    """Seconds an epoch and memory as one of n, d, m and T grows."""
+    rows = [row for row in stored("train", "case", "device") if row["case"].startswith("growth")]
+    lines = []
+    for axis in "ndmT":
+        mine = [row for row in rows if row["case"].startswith(f"growth, {axis}=")]
+        columns = ([f"{row[axis]:,}" for row in mine], [f"{row['seconds_per_epoch']:.2f}" for row in mine])
+        memory = [f"{row['gigabytes_of_the_fit']:.2f}" for row in mine]
+        lines.append([axis, *(" / ".join(column) for column in (*columns, memory))])
+    return markdown(["what grows", "sizes", "seconds an epoch", "memory of the fit, GB"], lines)
+
+
+def _mean(values: list[float], form: str, zero: str = "0") -> str:
+    """The mean as text; nothing of nothing, and rounding errors of exact answers are zero."""
+    if not values:
+        return ""
+    mean = sum(values) / len(values)
+    return zero if abs(mean) < 1e-10 else f"{mean:{form}}"
+
+
+def _hardware(row: Row) -> str:
+    return "H200" if "H200" in row["hardware"] else "CPU"
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "l1ae": l1ae,
+    "l1ae-cost": l1ae_cost,
+    "l1ae-growth": l1ae_growth,
     "recovery": recovery,
     "recovery-enough": recovery_enough,
     "recovery-time": recovery_time,

@@ -58,6 +58,15 @@ def test_other_values_come_back_within_1e_10_and_rows_kept_aside_bit_for_bit():
     assert np.linalg.norm((back - X).toarray(), axis=1).max() <= 1e-10
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e-12, 1e12, 1e200])
+def test_rows_of_any_size_lose_nothing(size):
+    X = size * sparse_rows(80, 30, 5, seed=4)
+    packed = pack(X, 14)
+    error = (sl.decode_lossless(packed) - X).toarray()
+    assert np.linalg.norm(error / size, axis=1).max() <= 1e-10
+    assert len(packed.measured) < 80  # 14 measurements do not bring back all of them
+
+
 def test_signed_rows_come_back():
     X = sparse_rows(60, 30, 3, seed=5, signed=True)
     packed = pack(X, 15)
@@ -76,6 +85,15 @@ def test_empty_full_duplicate_and_single_rows_come_back():
 def test_one_column_comes_back():
     X = np.array([[2.0], [0.0], [3.5]])
     assert same_bits(sl.decode_lossless(pack(X, 1)), X)
+
+
+def test_rows_with_columns_that_fit_never_saw_come_back():
+    seen = sp.hstack([binary_rows(d=20), sp.csr_array((160, 10))], format="csr")
+    fresh = sp.csr_array(np.eye(30)[[20, 25, 29]] + np.eye(30)[[0, 21, 28]])
+    enc = sl.CertificateEncoder(12, max_steps=16, random_state=0, device="cpu").fit(seen)
+    packed = sl.encode_lossless(enc, sp.csr_array(sp.vstack([seen[:10], fresh])))
+    assert set(packed.measured) & {10, 11, 12}
+    assert same_bits(sl.decode_lossless(packed)[10:], fresh)
 
 
 def test_the_sizes_are_those_of_what_is_sent():

@@ -20,8 +20,9 @@ from safetensors.numpy import load_file
 from helpers import sparse_rows
 from sparselens import train as loop
 from sparselens._checkpoint import Checkpoint
-from sparselens.encoders.autoencoders import SimpleAE
+from sparselens.encoders.autoencoders import DeepAE, SimpleAE
 from sparselens.encoders.l1ae import L1AE
+from sparselens.persist import load as load_model
 from sparselens.recovery import CheckpointError, TrainingDivergedError
 from sparselens.train import Event, Settings, Task, Team, choose_device, train
 
@@ -61,7 +62,8 @@ class Fit(Task):
         self.rates.append(progress)
         return 1.0 - progress
 
-    def fingerprint(self):
+    @property
+    def identity(self):
         return {"name": self.name}
 
 
@@ -169,6 +171,28 @@ def test_a_true_answer_of_the_callback_stops_training_with_the_best_weights():
     assert task.loss(task.table).item() == history.best
 
 
+def test_a_callback_that_stops_between_two_validations_keeps_what_was_learned():
+    task = Fit()
+    history = train(task, Settings(validation_interval=10), callback=lambda event: event.epoch == 3)
+    assert (history.epoch, history.best_epoch, history.stopped_by) == ([3], 3, "callback")
+    assert weights(task).any()
+    assert task.loss(task.table).item() == history.best
+    # where the last epochs brought nothing, the best weights are those of an earlier validation
+    history = train(Fit(scores=[1.0, 2.0]), Settings(validation_interval=2), callback=lambda event: event.epoch == 3)
+    assert (history.epoch, history.best_epoch) == ([2, 3], 2)
+
+
+@pytest.mark.parametrize("encoder", [L1AE(4, n_steps="auto", max_steps=15, depth_tol=0.0), DeepAE(4, n_hidden=(2, 8))])
+def test_the_callback_hears_of_the_whole_fit_where_several_networks_are_trained(encoder):
+    events: list[Event] = []
+    encoder.set_params(max_epochs=3, random_state=0, device="cpu")
+    encoder.fit(sparse_rows(40, 12, 3, seed=0), callback=events.append)
+    assert len(events) == 3 * len(encoder.tried_) > 3
+    for parts in ([event.progress for event in events], [event.seconds for event in events]):
+        assert parts == sorted(set(parts))
+    assert events[-1].progress == 1.0 or len(encoder.tried_) < 3
+
+
 # ---- divergence ---------------------------------------------------------------------------------------------
 
 
@@ -246,6 +270,7 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
 
 
 def test_a_checkpoint_is_safetensors_and_json_and_keeps_one_state(tmp_path):
+    (tmp_path / ".state-0123.safetensors.abcd.tmp.safetensors").write_bytes(b"half of what a killed process wrote")
     train(Fit(), Settings(max_epochs=4, validation_interval=1), checkpoint=Checkpoint(tmp_path, seconds=0))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert len(names) == 2
@@ -263,7 +288,24 @@ def test_a_checkpoint_is_written_no_more_often_than_asked(tmp_path):
             callback=kill_at(5),
             checkpoint=Checkpoint(tmp_path / "folder", seconds=3600),
         )
-    assert not (tmp_path / "folder").exists()
+    assert not list((tmp_path / "folder").iterdir())
+
+
+def test_numbers_of_numpy_are_parameters_like_any_other(tmp_path):
+    X = sparse_rows(30, 12, 3, seed=0)
+    common = {"max_epochs": 2, "device": "cpu", "checkpoint": tmp_path / "state"}
+    L1AE(np.int64(4), n_steps=np.int64(2), beta=np.float32(1), random_state=np.int64(0), **common).fit(X)
+    again = L1AE(4, n_steps=2, random_state=0, **common).fit(X)
+    assert again.history_["n_epochs"] == 2
+    assert load_model(again.save(tmp_path / "model")).checkpoint == str(tmp_path / "state")
+
+
+def test_a_folder_that_cannot_hold_a_checkpoint_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("taken")
+    task = Fit()
+    with pytest.raises(CheckpointError, match=r"file cannot hold a checkpoint .*: pass another folder"):
+        train(task, Settings(max_epochs=1), checkpoint=Checkpoint(tmp_path / "file"))
+    assert task.seen == []
 
 
 @pytest.mark.parametrize(
@@ -273,13 +315,15 @@ def test_a_checkpoint_is_written_no_more_often_than_asked(tmp_path):
         (lambda state, tensors: tensors.write_bytes(b"\0" + tensors.read_bytes()[1:]), "truncated or was edited"),
         (lambda state, tensors: tensors.unlink(), "cannot be read"),
         (lambda state, tensors: state.write_text(state.read_text()[:-20]), "checkpoint.json is damaged"),
+        (lambda state, tensors: state.write_text(state.read_text().replace("n_epochs", "n_epoch")), "was edited"),
+        (lambda state, tensors: state.write_text(state.read_text().replace('"n_bad": 0', '"n_bad": 9')), "was edited"),
         (lambda state, tensors: state.write_text("{}"), "is not a checkpoint of sparselens"),
         (
             lambda state, tensors: state.write_text(json.dumps({"format": "sparselens training checkpoint"})),
             "entries are missing",
         ),
     ],
-    ids=["truncated", "flipped", "missing", "half a json", "foreign json", "no entries"],
+    ids=["truncated", "flipped", "missing", "half a json", "a name", "a number", "foreign json", "no entries"],
 )
 def test_a_damaged_checkpoint_is_refused_with_the_reason(tmp_path, damage, message):
     settings = Settings(max_epochs=2, validation_interval=1)
@@ -321,12 +365,16 @@ def test_a_checkpoint_without_a_seed_is_refused(tmp_path):
 SHARED = """
 import os, sys
 import numpy as np, scipy.sparse as sp, torch
+from sparselens.encoders.certificate import CertificateEncoder
 from sparselens.encoders.l1ae import L1AE
 torch.set_num_threads(1)
-folder = sys.argv[1]
-enc = L1AE(6, n_steps=4, max_epochs=6, validation_interval=2, batch_size=20, random_state=0, device="cpu")
-enc.fit(sp.load_npz(folder + "/rows.npz"))
-np.savez(folder + "/" + os.environ.get("RANK", "one"), A=enc.components_, valid=enc.history_["valid_loss"])
+folder, rank = sys.argv[1], os.environ["RANK"]
+X = sp.load_npz(folder + "/rows.npz")
+enc = L1AE(6, n_steps=4, max_epochs=8, validation_interval=2, batch_size=20, random_state=0, device="cpu")
+enc.fit(X, callback=(lambda event: event.epoch == 7) if rank == "0" else None)
+cert = CertificateEncoder(10, max_steps=32, batch_size=32, random_state=0, device="cpu").fit(X)
+searched = [row["rmse"] for row in cert.history_["tried"]]
+np.savez(folder + "/" + rank, A=enc.components_, valid=enc.history_["valid_loss"], searched=searched)
 """
 
 
@@ -354,9 +402,13 @@ def test_two_processes_train_the_encoder_that_one_does(tmp_path):
     # weight would show at 1e-2.
     X = sparse_rows(61, 30, 3, seed=0)
     sp.save_npz(tmp_path / "rows.npz", X)
-    enc = L1AE(6, n_steps=4, max_epochs=6, validation_interval=2, batch_size=20, random_state=0, device="cpu").fit(X)
+    enc = L1AE(6, n_steps=4, max_epochs=8, validation_interval=2, batch_size=20, random_state=0, device="cpu")
+    enc.fit(X, callback=lambda event: event.epoch == 7)  # in the second process nobody asks for an end
     two = run_two_processes(tmp_path)
     np.testing.assert_array_equal(two[0]["A"], two[1]["A"])
+    np.testing.assert_array_equal(two[0]["searched"], two[1]["searched"])  # so that both search alike
+    assert len(set(two[0]["searched"])) > 3
+    assert len(two[0]["valid"]) == 4
     np.testing.assert_allclose(two[0]["A"], enc.components_, atol=1e-4)
     np.testing.assert_allclose(two[0]["valid"], enc.history_["valid_loss"], rtol=1e-4)
 
@@ -400,12 +452,20 @@ def test_the_matmul_precision_is_as_before_after_training():
 
 
 def test_a_device_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 'abacus'"):
-        choose_device("abacus")
+    for device in ("abacus", "meta", "mps", None):
+        with pytest.raises(ValueError, match=f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}"):
+            choose_device(device)
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="torch sees no GPU here"):
             choose_device("cuda")
         assert choose_device("auto").type == "cpu"
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"device='cuda:7' but torch sees only 2 GPU\(s\), from cuda:0 on"):
+        choose_device("cuda:7")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

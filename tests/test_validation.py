@@ -20,6 +20,7 @@ from sparselens._validation import (
     check_n_components,
     check_positive_float,
     check_rows,
+    row_norms,
     unit_rows,
 )
 
@@ -282,6 +283,15 @@ def test_unit_rows_have_norm_one_and_empty_rows_stay():
     out = unit_rows(X)
     np.testing.assert_allclose(out.toarray(), [[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]])
     assert X.data.tolist() == [3.0, 4.0, -2.0]
+
+
+@pytest.mark.parametrize("power", [-1000, -600, 600, 1000])
+def test_unit_rows_and_norms_do_not_depend_on_the_size_of_a_row(power):
+    X = sp.csr_array(np.vstack([np.random.default_rng(0).random((5, 4)), np.zeros(4)]))
+    far = sp.csr_array((np.ldexp(X.data, power), X.indices, X.indptr), shape=X.shape)
+    np.testing.assert_array_equal(unit_rows(far).toarray(), unit_rows(X).toarray())
+    np.testing.assert_array_equal(row_norms(far), np.ldexp(row_norms(X), power))
+    np.testing.assert_allclose(row_norms(X), np.linalg.norm(X.toarray(), axis=1), rtol=1e-15)
 
 
 def test_good_csr_rows_are_handed_through_to_a_product_and_bad_ones_are_not():

@@ -75,21 +75,19 @@ class Checkpoint:
         }
         # clone, because safetensors refuses tensors that share memory
         content = save({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()})
-        sha256 = hashlib.sha256(content).hexdigest()
-        name = f"state-{sha256[:16]}.safetensors"
+        name = f"state-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
         state = {
             "format": FORMAT,
-            "config": config,
+            "config": _as_json(config),
             "n_bad": n_bad,
             "history": history | {"best": history["best"] if math.isfinite(history["best"]) else None},
             "tensors": name,
-            "sha256": sha256,
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
+        state["sha256"] = _checksum(state, content)
         for file, data in ((name, content), (_STATE, (json.dumps(state, indent=1) + "\n").encode())):
             with written_whole(self.folder / file) as draft:
                 draft.write_bytes(data)
-        for old in self.folder.glob("state-*.safetensors"):
+        for old in self.folder.glob("*state-*.safetensors"):  # drafts of a killed process too
             if old.name != name:
                 with contextlib.suppress(OSError):
                     old.unlink()
@@ -103,17 +101,18 @@ class Checkpoint:
         CheckpointError
             The files are damaged, or they belong to a training with other parameters or other data.
         """
+        self._make_folder()
         path = self.folder / _STATE
         if not path.exists():
             return None
         state = self._read_state(path)
-        differ = _differences(state["config"], json.loads(json.dumps(config)))
+        tensors = self._read_tensors(state)
+        differ = _differences(state["config"], _as_json(config))
         if differ:
             raise CheckpointError(
                 f"{self.folder} holds a training with other parameters or data ({'; '.join(differ)}): "
                 "use the same ones to resume it, or another folder to start anew."
             )
-        tensors = self._read_tensors(state)
         device = next(module.parameters()).device
         kept = {name.partition(".")[2]: v.to(device) for name, v in tensors.items() if name.startswith("module.")}
         best = {name.partition(".")[2]: v.to(device) for name, v in tensors.items() if name.startswith("best.")}
@@ -126,6 +125,15 @@ class Checkpoint:
         if history["best"] is None:
             history["best"] = math.inf
         return Resumed(best, state["n_bad"], history)
+
+    def _make_folder(self) -> None:
+        """Before hours of training and not after them."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"{self.folder} cannot hold a checkpoint ({error}): pass another folder.") from None
+        if not os.access(self.folder, os.W_OK):
+            raise CheckpointError(f"{self.folder} cannot be written: pass another folder.")
 
     def _read_state(self, path: Path) -> dict[str, Any]:
         damaged = f"{path} is damaged: delete {self.folder} to start anew"
@@ -148,9 +156,10 @@ class Checkpoint:
             content = path.read_bytes()
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read ({error}): delete {self.folder} to start anew.") from None
-        if hashlib.sha256(content).hexdigest() != state["sha256"]:
+        if _checksum(state, content) != state["sha256"]:
             raise CheckpointError(
-                f"{path} is truncated or was edited (its sha256 does not match): delete {self.folder} to start anew."
+                f"{path} or {_STATE} is truncated or was edited (the sha256 does not match): "
+                f"delete {self.folder} to start anew."
             )
         try:
             return dict(load(content))
@@ -168,6 +177,17 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torc
             _, index, key = name.split(".", 2)
             described["state"].setdefault(int(index), {})[key] = value
     optimizer.load_state_dict(described)
+
+
+def _as_json(config: dict[str, Any]) -> Any:
+    """The configuration as it comes back from a file: tuples are lists, numpy's numbers are numbers."""
+    return json.loads(json.dumps(config, default=lambda value: value.tolist()))
+
+
+def _checksum(state: dict[str, Any], tensors: bytes) -> str:
+    """sha256 of the tensors and of all that stands beside them."""
+    rest = {name: value for name, value in state.items() if name != "sha256"}
+    return hashlib.sha256(tensors + json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _differences(kept: Any, asked: Any, name: str = "") -> list[str]:

@@ -177,11 +177,35 @@ def canonical_csr(X: Any) -> sp.csr_array:
 
 
 def unit_rows(X: sp.csr_array) -> sp.csr_array:
-    """Scale every row to unit ℓ2 norm; rows without nonzeros stay as they are."""
-    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-    out = sp.csr_array(X, dtype=np.float64, copy=True)
+    """Scale every row to unit ℓ2 norm; rows without nonzeros stay as they are.
+
+    Examples
+    --------
+    >>> unit_rows(sp.csr_array([[3e200, 4e200], [0.0, 0.0]])).toarray()
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    out, norms, _ = _scaled(X)
     out.data /= np.repeat(np.where(norms > 0, norms, 1.0), np.diff(out.indptr))
     return out
+
+
+def row_norms(X: sp.csr_array) -> FloatArray:
+    """The ℓ2 norm of every row, also where its square is no float64."""
+    _, norms, exponents = _scaled(X)
+    return np.ldexp(norms, exponents)
+
+
+def _scaled(X: sp.csr_array) -> tuple[sp.csr_array, FloatArray, np.ndarray]:
+    """A copy with each row divided by a power of two near its largest entry, its norms, and the exponents."""
+    out = sp.csr_array(X, dtype=np.float64, copy=True)
+    counts = np.diff(out.indptr)
+    exponents = np.zeros(out.shape[0], dtype=np.int64)
+    if out.nnz:
+        rows = np.flatnonzero(counts)
+        exponents[rows] = np.frexp(np.maximum.reduceat(np.abs(out.data), out.indptr[rows]))[1]
+    out.data = np.ldexp(out.data, -np.repeat(exponents, counts))
+    return out, np.sqrt(np.asarray(out.multiply(out).sum(axis=1)).ravel()), exponents
 
 
 def as_numbers(X: Any, name: str) -> Any:

@@ -1,7 +1,8 @@
 """Encode rows so that nothing is lost: measurements for the rows that come back, the others as they are.
 
 Every row that is sent as measurements was decoded before, and came back: bit for bit where a row holds one value or
-whole numbers only (0/1 data, one-hot categories, counts), within 1e-10 otherwise. The rest is kept aside sparsely.
+whole numbers only (0/1 data, one-hot categories, counts), within 1e-10 (and 1e-10 of the row's own norm, where that is
+below 1) otherwise. The rest is kept aside sparsely.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sparselens._validation import FloatArray, check_rows
+from sparselens._validation import FloatArray, check_rows, row_norms
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.metrics import EXACT
 
@@ -171,10 +172,9 @@ def _made_exact(X: sp.csr_array, codes: np.ndarray, values: FloatArray) -> sp.cs
 
 
 def _came_back(X: sp.csr_array, back: sp.csr_array, codes: np.ndarray) -> np.ndarray:
-    """Whether each row is the same bit for bit, or within 1e-10 where its values are of any kind."""
-    difference = sp.csr_array(X - back)
-    error = np.sqrt(np.asarray(difference.multiply(difference).sum(axis=1)).ravel())
-    return np.where(codes == _ANY, error <= EXACT, error == 0.0)
+    """Whether each row is the same bit for bit, or within 1e-10, of itself too, where its values are of any kind."""
+    error = row_norms(sp.csr_array(X - back))
+    return np.where(codes == _ANY, error <= EXACT * np.minimum(1.0, row_norms(X)), error == 0.0)
 
 
 def _sparse_bytes(X: sp.csr_array) -> int:

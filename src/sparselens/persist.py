@@ -355,6 +355,8 @@ def _encode(value: Any, what: str) -> Any:
     """A value as JSON that comes back as it was: NaN, infinities, tuples and arrays of names included."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

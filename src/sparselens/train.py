@@ -4,8 +4,9 @@ What is trained is a `Task`: a module, its batches, a loss, a validation score, 
 else, so that another loss, another optimiser or validation by an exact decoder is another task, not another flag.
 
 * Epoch e visits the rows in an order that depends on the seed and on e alone, and the last partial batch is kept.
-* Every `validation_interval` epochs, and after the last one, the task is scored; the best weights are kept, and they
-  are what is left in the module at the end. Training stops after more than `patience` scores without a new best.
+* Every `validation_interval` epochs, and after the last one, whatever made it the last, the task is scored; the best
+  weights are kept, and they are what is left in the module at the end. Training stops after more than `patience` scores
+  without a new best.
 * A loss or a score that is not a number ends training with an error that names remedies.
 * With a checkpoint folder a killed run goes on where it was and ends with the same bits.
 * Under ``torchrun`` each process takes its share of every batch, and gradients are summed: the same result as one
@@ -49,13 +50,15 @@ class Task:
         Whether `loss` and its gradient are a fixed sequence of kernels for batches of one shape, without a wait for
         the GPU, without random numbers and without a change of state: then a CUDA graph replays them. Batches must
         be `DenseBatch`.
+    identity : dict, optional
+        What must be equal for a checkpoint to be resumed: parameters and a checksum of the data, as JSON.
     """
 
     module: torch.nn.Module
     n_rows: int
     remedies = "lower the learning rate, or clip the gradient (clip_norm=1.0)"
     graphable = False
-    identity: dict[str, Any] | None = None  # what `fingerprint` says unless a subclass writes its own
+    identity: dict[str, Any] | None = None
 
     def batches(self, order: torch.Tensor, bounds: list[int], generator: torch.Generator) -> Iterable[Any]:
         """Yield the rows ``order[bounds[i]:bounds[i + 1]]`` for each i; draw from `generator` and nowhere else."""
@@ -76,10 +79,6 @@ class Task:
     def rate(self, progress: float) -> float:
         """The factor of the learning rate after the fraction `progress` of all steps of `max_epochs` epochs."""
         return 1.0
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be resumed: parameters and a checksum of the data, as JSON."""
-        return self.identity or {}
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Event:
     train_loss: float  # mean over the epoch
     valid_loss: float | None  # None where this epoch was not validated
     best: float  # lowest validation score so far; infinity before the first
-    seconds: float  # since this process began to train
+    seconds: float  # since this process began the fit
     progress: float = 0.0  # the part of the whole fit that is done, at least: an early stop ends it sooner
 
 
@@ -158,7 +157,7 @@ def train(
     base_rates = [group["lr"] for group in optimizer.param_groups]
     best, n_bad = _copy(module), 0
     if checkpoint is not None:
-        config = {"settings": asdict(settings), "task": task.fingerprint(), "processes": team.size}
+        config = {"settings": asdict(settings), "task": task.identity or {}, "processes": team.size}
         resumed = checkpoint.read(config, module, optimizer)
         if resumed is not None:
             best, n_bad, history = resumed.best, resumed.n_bad, History(**resumed.history)
@@ -169,6 +168,21 @@ def train(
     remedies = task.remedies
     if precision == "high":
         remedies += ". Or multiply in full float32 (matmul_precision='highest')"
+
+    def validate(train_loss: float) -> float:
+        nonlocal best, n_bad
+        module.eval()
+        with torch.no_grad(), _matmul_precision(precision):
+            score = float(task.validate())
+        _check_finite(score, "validation loss", history.n_epochs, remedies)
+        history.epoch.append(history.n_epochs)
+        history.train_loss.append(train_loss)
+        history.valid_loss.append(score)
+        n_bad += 1
+        if score < history.best - (settings.min_improvement if math.isfinite(history.best) else 0.0):
+            best, n_bad = _copy(module), 0
+            history.best, history.best_epoch = score, history.n_epochs
+        return score
 
     while not history.stopped_by:
         epoch = history.n_epochs
@@ -186,36 +200,27 @@ def train(
                 if settings.clip_norm is not None:
                     torch.nn.utils.clip_grad_norm_(module.parameters(), settings.clip_norm)
                 if device.type == "cpu":  # a GPU is asked once an epoch, because asking means waiting
-                    _check_finite(float(loss), "training loss", epoch, remedies)
+                    _check_finite(float(loss), "training loss", epoch + 1, remedies)
                 optimizer.step()
                 total += loss.detach() * (min(settings.batch_size, task.n_rows - i * settings.batch_size) / task.n_rows)
         train_loss = float(total)
-        _check_finite(train_loss, "training loss", epoch, remedies)
+        _check_finite(train_loss, "training loss", epoch + 1, remedies)
         history.n_epochs += 1
 
         score = None
         if history.n_epochs % settings.validation_interval == 0 or history.n_epochs == settings.max_epochs:
-            module.eval()
-            with torch.no_grad(), _matmul_precision(precision):
-                score = float(task.validate())
-            _check_finite(score, "validation loss", epoch, remedies)
-            history.epoch.append(history.n_epochs)
-            history.train_loss.append(train_loss)
-            history.valid_loss.append(score)
-            n_bad += 1
-            if score < history.best - (settings.min_improvement if math.isfinite(history.best) else 0.0):
-                best, n_bad = _copy(module), 0
-                history.best, history.best_epoch = score, history.n_epochs
+            score = validate(train_loss)
             if n_bad > settings.patience:
                 history.stopped_by = "patience"
         if history.n_epochs == settings.max_epochs and not history.stopped_by:
             history.stopped_by = "max_epochs"
-        if callback is not None:
-            seconds = time.perf_counter() - began
-            part = history.n_epochs / settings.max_epochs
-            event = Event(history.n_epochs, settings.max_epochs, train_loss, score, history.best, seconds, part)
-            if team.any(bool(callback(event))) and not history.stopped_by:
-                history.stopped_by = "callback"
+        seconds, part = time.perf_counter() - began, history.n_epochs / settings.max_epochs
+        event = Event(history.n_epochs, settings.max_epochs, train_loss, score, history.best, seconds, part)
+        # Every process asks: one that has no callback must not leave the others waiting.
+        if team.any(callback is not None and bool(callback(event))) and not history.stopped_by:
+            history.stopped_by = "callback"
+            if score is None:
+                validate(train_loss)
         if checkpoint is not None and score is not None and team.rank == 0 and history.stopped_by != "callback":
             checkpoint.write(config, module, optimizer, best, n_bad, history.as_dict(), final=bool(history.stopped_by))
 
@@ -277,19 +282,34 @@ class Team:
         return bool(answers.item() > 0)
 
 
+def check_seeded(random_state: Any, checkpoint: Any) -> None:
+    """Refuse to resume or to share a training whose random numbers nobody could draw again."""
+    if random_state is None and (checkpoint is not None or Team.from_environment().size > 1):
+        raise ValueError(
+            "random_state is None, but a training that is resumed or shared by several processes needs a seed: "
+            "pass random_state=0 or any other whole number."
+        )
+
+
 def choose_device(device: str) -> torch.device:
     """The torch device for "auto", "cpu", "cuda" or "cuda:1"; under ``torchrun`` each process takes its own GPU."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        chosen = torch.device(device)
+        chosen: torch.device | None = torch.device(device)
     except (RuntimeError, TypeError):
-        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}.") from None
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got {device!r}.")
     if chosen.type == "cuda":
         if not torch.cuda.is_available():
             raise ValueError(f"device={device!r} but torch sees no GPU here: use device='auto' or 'cpu'.")
         if chosen.index is None:
             chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
+        if chosen.index >= torch.cuda.device_count():
+            raise ValueError(
+                f"device='{chosen}' but torch sees only {torch.cuda.device_count()} GPU(s), from cuda:0 on."
+            )
         torch.cuda.set_device(chosen)
     return chosen
 
@@ -361,7 +381,7 @@ def _epoch_order(n: int, seed: int, epoch: int) -> tuple[torch.Tensor, torch.Gen
 
 def _check_finite(value: float, what: str, epoch: int, remedies: str) -> None:
     if not math.isfinite(value):
-        raise TrainingDivergedError(f"the {what} became {value} in epoch {epoch + 1}: {remedies}.")
+        raise TrainingDivergedError(f"the {what} became {value} in epoch {epoch}: {remedies}.")
 
 
 def _copy(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -79,7 +79,27 @@ def truncated_normal(shape: tuple[int, int], seed: int) -> torch.Tensor:
     return torch.from_numpy(draw / math.sqrt(shape[1])).to(torch.float32)
 
 
-class UnrolledNetwork(nn.Module):
+class _Network(nn.Module):
+    """A network that decodes the measurements of its matrix A."""
+
+    A: nn.Parameter
+
+    @classmethod
+    def from_weights(cls, A: np.ndarray, weights: Mapping[str, np.ndarray], **options: Any) -> Self:
+        """The network with the weights that `weights` returned, in the precision of A, ready to decode."""
+        start = torch.from_numpy(np.array(A))
+        if "B" in weights:
+            options["B"] = torch.from_numpy(np.array(weights["B"])).to(start.dtype)
+        network = cls(start, **options)
+        network.load_state_dict({"A": start} | {name: torch.from_numpy(np.array(w)) for name, w in weights.items()})
+        return network.eval()
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Everything trained but A, as arrays."""
+        return {k: v.detach().cpu().numpy().copy() for k, v in self.state_dict().items() if k != "A"}
+
+
+class UnrolledNetwork(_Network):
     """The autoencoder of the paper: ``y = Ax``, then T projected-subgradient blocks and a ReLU.
 
     Parameters
@@ -141,19 +161,6 @@ class UnrolledNetwork(nn.Module):
                 self.register_buffer("running_var", torch.ones(self.n_steps, d, dtype=A.dtype))
         self._buffers_of_steps = Buffers()
 
-    @classmethod
-    def from_weights(cls, A: np.ndarray, weights: Mapping[str, np.ndarray], **options: Any) -> Self:
-        """The network with the weights that `weights` returned, in the precision of A, ready to decode."""
-        start = torch.from_numpy(np.array(A))
-        B = torch.from_numpy(np.array(weights["B"])).to(start.dtype) if "B" in weights else None
-        network = cls(start, B=B, **options)
-        network.load_state_dict({"A": start} | {name: torch.from_numpy(np.array(w)) for name, w in weights.items()})
-        return network.eval()
-
-    def weights(self) -> dict[str, np.ndarray]:
-        """Everything trained but A, as arrays."""
-        return {k: v.detach().cpu().numpy().copy() for k, v in self.state_dict().items() if k != "A"}
-
     @property
     def alpha(self) -> torch.Tensor:
         """The T step sizes."""
@@ -206,7 +213,7 @@ class UnrolledNetwork(nn.Module):
         )
 
 
-class ISTANetwork(nn.Module):
+class ISTANetwork(_Network):
     """An autoencoder with T unrolled ISTA steps: ``y = Ax``, then trained steps and thresholds, then a ReLU.
 
     Parameters
@@ -234,16 +241,6 @@ class ISTANetwork(nn.Module):
         self.A = nn.Parameter(A.clone())
         self.step = nn.Parameter(torch.full((n_steps,), step, dtype=A.dtype))
         self.threshold = nn.Parameter(torch.full((n_steps,), threshold, dtype=A.dtype))
-
-    @classmethod
-    def from_weights(cls, A: np.ndarray, weights: Mapping[str, np.ndarray], **options: Any) -> Self:
-        """The network with the weights that `weights` returned, in the precision of A, ready to decode."""
-        start = torch.from_numpy(np.array(A))
-        network = cls(start, **options)
-        network.load_state_dict({"A": start} | {name: torch.from_numpy(np.array(w)) for name, w in weights.items()})
-        return network.eval()
-
-    weights = UnrolledNetwork.weights
 
     def forward(self, y: torch.Tensor) -> torch.Tensor:
         """Decode measurements y (n, m) to x̂ (n, d)."""

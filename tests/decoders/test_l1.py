@@ -245,6 +245,15 @@ def test_an_infeasible_row_comes_with_its_proof_and_without_an_answer():
     assert rec.x[[0]].nnz == 0
 
 
+@pytest.mark.parametrize("power", [-1000, -600, 600, 1000])
+def test_measurements_whose_squares_are_no_floats_are_decoded_like_others(power):
+    A, X = gaussian(12, 30, seed=0), sparse_rows(20, 30, 3, seed=1)
+    decoder = L1Decoder().bind(A)
+    near, far = decoder.decode(X @ A.T), decoder.decode(np.ldexp(X @ A.T, power))
+    np.testing.assert_array_equal(far.status, near.status)
+    np.testing.assert_array_equal(np.ldexp(far.x.toarray(), -power), near.x.toarray())
+
+
 def test_zero_measurements_give_zero():
     rec = L1Decoder().bind(gaussian(5, 20, 0)).decode(np.zeros((3, 5)))
     assert rec.x.nnz == 0

@@ -78,6 +78,7 @@ def test_a_model_of_each_comes_back_from_disk(tmp_path):
     [
         (0, ValueError, "n_hidden must be at least 1, got 0"),
         ((), ValueError, "n_hidden is empty"),
+        (None, TypeError, "n_hidden must be a whole number, got None"),
         ((4, 2.5), TypeError, "n_hidden must be a whole number, got 2.5"),
     ],
 )

@@ -14,6 +14,7 @@ from sparselens.encoders._certificate_task import CertificateTask, Columns, Judg
 from sparselens.encoders._search import RECIPES, at_random_columns, beats, gains
 from sparselens.encoders._supports import SupportSampler
 from sparselens.encoders.certificate import CertificateEncoder
+from sparselens.recovery import DataNotFoundError
 
 torch = pytest.importorskip("torch")
 CPU = torch.device("cpu")
@@ -94,6 +95,52 @@ def test_a_promised_row_of_trained_measurements_comes_back_from_highs(fitted):
     assert (error[promise.exact] <= 1e-10).all()
     assert (error[~promise.exact] > 1e-10).all()
     assert "will come back" in promise.summary()
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-12, 1e12, 1e200])
+def test_a_promise_does_not_depend_on_the_size_of_a_row(fitted, size):
+    X = sparse_rows(40, 60, 3, seed=28)
+    promise, other = fitted.certify(X), fitted.certify(size * X)
+    assert 0 < promise.exact.sum() < 40
+    np.testing.assert_array_equal(other.by, promise.by)
+
+
+# Of each data set the number of measurements, enough for some rows, and the number of rows: HiGHS takes seconds a row
+# where d is large.
+PROMISED = {
+    "toy": (20, 24),
+    "synthetic1": (50, 24),
+    "synthetic2": (50, 24),
+    "synthetic3": (60, 24),
+    "unstructured": (60, 24),
+    "amazon": (100, 12),
+    "eurlex-4k-labels": (40, 24),
+    "delicious": (60, 24),
+    "citeulike-a-tags": (120, 6),
+    "bibtex": (12, 24),
+    "wiki10-like-labels": (80, 12),
+    "rcv1-mulan": (200, 3),
+}
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_promise_on_rows_of_every_data_set_is_kept_by_highs(name):
+    m, n = PROMISED[name]
+    try:
+        data = sl.load_dataset(name)
+    except DataNotFoundError as error:
+        pytest.skip(f"{name} is not here: {str(error)[:80]}")
+    d = data.test.shape[1]
+    fixed = {"loss": "log", "margin": 0.3, "swap": 0.05, "uniform": 1.0, "thin": 0.0, "drop": 0.0}
+    enc = CertificateEncoder(
+        m, **fixed, max_steps=max(4, 100_000 // d), batch_size=64, n_validation=16, random_state=0, device="cpu"
+    ).fit(data.train[:2000], X_valid=data.valid[:16])
+    short = np.flatnonzero(np.diff(data.test.indptr) <= (m if d < 20_000 else m // 8))
+    X = data.test[np.random.default_rng(0).choice(short, n, replace=False)]
+    promise = enc.certify(X)
+    rec = sl.L1Decoder(method="highs").bind(enc.components_).decode(enc.transform(X))
+    assert promise.exact.any()
+    np.testing.assert_array_equal(promise.exact, sl.metrics.row_errors(X, rec.x) <= 1e-10)
 
 
 def test_a_file_of_rows_packs_without_loss(fitted):

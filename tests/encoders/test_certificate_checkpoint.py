@@ -52,10 +52,15 @@ def test_a_killed_search_goes_on_and_ends_with_the_same_bits(tmp_path, n):
     assert len(told) < len(everything)  # what was done before the kill was not done again
 
 
-def test_a_checkpoint_of_other_rows_is_refused(tmp_path):
-    CertificateEncoder(8, checkpoint=tmp_path, **SETTINGS).fit(sparse_rows(120, 30, 4, seed=0))
+def test_a_checkpoint_of_other_rows_or_parameters_is_refused(tmp_path):
+    X = sparse_rows(120, 30, 4, seed=0)
+    CertificateEncoder(8, checkpoint=tmp_path, **SETTINGS).fit(X)
     with pytest.raises(CheckpointError, match=r"other parameters or data \(task.training rows was"):
         CertificateEncoder(8, checkpoint=tmp_path, **SETTINGS).fit(sparse_rows(120, 30, 4, seed=1))
+    with pytest.raises(CheckpointError, match=r"task\.params\.clip_norm was 1\.0 and is 2\.0"):
+        CertificateEncoder(8, clip_norm=2.0, checkpoint=tmp_path, **SETTINGS).fit(X)
+    with pytest.raises(CheckpointError, match=r"settings\.seed was"):
+        CertificateEncoder(8, checkpoint=tmp_path, **(SETTINGS | {"random_state": 1})).fit(X)
 
 
 def test_a_checkpoint_needs_a_seed(tmp_path):
@@ -64,8 +69,10 @@ def test_a_checkpoint_needs_a_seed(tmp_path):
 
 
 def test_the_part_that_is_done_grows_to_one():
-    parts = []
-    CertificateEncoder(10, **SETTINGS).fit(pairs_of_blocks(400), callback=lambda event: parts.append(event.progress))
+    events = []
+    CertificateEncoder(10, **SETTINGS).fit(pairs_of_blocks(400), callback=events.append)
+    assert [event.seconds for event in events] == sorted({event.seconds for event in events})
+    parts = [event.progress for event in events]
     assert parts == sorted(parts)
     assert 0 < parts[0] < 0.1
     assert parts[-1] == 1.0

@@ -126,6 +126,7 @@ def test_a_preset_that_does_not_exist_is_refused_with_the_names():
         {"final_relu": False},
         {"step_rule": "free"},
         {"n_steps": 0},
+        {"n_steps": "auto", "max_steps": 10},
         {"orthogonality_penalty": 0.1},
         {"clip_norm": 0.5},
         {"beta": 0.1},

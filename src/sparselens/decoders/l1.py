@@ -134,11 +134,14 @@ class L1Decoder(BaseDecoder):
                 callback(done, len(Y))
 
     def _decode_block(self, Y: FloatArray) -> Recovery:
+        exponents = np.frexp(np.abs(Y).max(axis=1))[1]
+        Y = np.ldexp(Y, -exponents[:, None])  # exact, and the square of 1e-200 or 1e200 would be no float64
         size = np.linalg.norm(Y, axis=1)
         scale = np.where(size > 0, size, 1.0)[:, None]
         unit = Y / scale  # solvers see rows of norm 1, so that tolerances mean the same for every row
         rec = self._judge(unit, np.flatnonzero(size > 0))
-        rec.x.data *= np.repeat(scale, np.diff(rec.x.indptr))
+        counts = np.diff(rec.x.indptr)
+        rec.x.data = np.ldexp(rec.x.data * np.repeat(scale, counts), np.repeat(exponents, counts))
         return rec
 
     def _judge(self, Y: FloatArray, todo: np.ndarray) -> Recovery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,6 +93,7 @@ class Search:
         self.tried: list[dict[str, Any]] = []
         self.n_steps, self.stopped_by = 0, ""
         self._planned = 1.0  # steps of all rungs
+        self._began = time.perf_counter()
 
     def run(self, X: sp.csr_array, recipes: list[Recipe]) -> None:
         """Train on the supports of the rows of X that m measurements can bring back."""
@@ -167,7 +169,8 @@ class Search:
         return A, score
 
     def _told(self, event: Event, steps: int) -> bool:
-        event = replace(event, progress=min(1.0, (self.n_steps + event.epoch * steps) / self._planned))
+        done = min(1.0, (self.n_steps + event.epoch * steps) / self._planned)
+        event = replace(event, progress=done, seconds=time.perf_counter() - self._began)
         if self.callback is not None and self.callback(event):
             self.stopped_by = "callback"
         elif event.best <= 0.0:

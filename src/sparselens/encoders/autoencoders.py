@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,8 @@ from sparselens._random import derive_rng, derive_seed
 from sparselens._validation import FloatArray, check_choice, check_count, check_positive_float, unit_rows
 from sparselens.decoders.base import BaseDecoder
 from sparselens.decoders.unrolled import FeedForwardDecoder, UnrolledDecoder
-from sparselens.encoders.base import BaseEncoder, LinearEncoder, hold_out
-from sparselens.persist import rows_checksum
-from sparselens.train import History, Settings, Task, Team, choose_device, train
+from sparselens.encoders.base import BaseEncoder, LinearEncoder, hold_out, training_identity
+from sparselens.train import Event, History, Settings, Task, check_seeded, choose_device, train
 from sparselens.unroll import UnrolledNetwork, truncated_normal
 
 
@@ -60,7 +61,7 @@ class Reconstruction(Task):
         self.orthogonality_penalty = check_positive_float(
             orthogonality_penalty, "orthogonality_penalty", allow_zero=True
         )
-        self._identity = identity or {}
+        self.identity = identity
         self.remedies = remedies or Task.remedies
         self.graphable = getattr(module, "norm", None) != "batch"  # running statistics are a state
 
@@ -82,9 +83,6 @@ class Reconstruction(Task):
 
     def optimizer(self) -> torch.optim.Optimizer:
         return self.method(self.module.parameters(), lr=self.learning_rate)
-
-    def fingerprint(self) -> dict[str, Any]:
-        return self._identity
 
 
 def first_matrix(module: Any) -> torch.Tensor:
@@ -126,13 +124,9 @@ class TrainedEncoder(BaseEncoder):
         variants: Sequence[int] = (0,),
         name: str = "",
         stop: Callable[[list[float]], bool] = lambda scores: False,
-    ) -> tuple[int, nn.Module, History]:
+    ) -> tuple[int, nn.Module]:
         """Train ``make(variant)`` for each variant until `stop` says so; return the one that validates best."""
-        if self.random_state is None and (self.checkpoint is not None or Team.from_environment().size > 1):
-            raise ValueError(
-                "random_state is None, but a training that is resumed or shared by several processes needs a seed: "
-                "pass random_state=0 or any other whole number."
-            )
+        check_seeded(self.random_state, self.checkpoint)
         seed = self._seed()
         device = choose_device(self.device)
         settings = Settings(
@@ -145,15 +139,19 @@ class TrainedEncoder(BaseEncoder):
             seed=seed,
             matmul_precision=self.matmul_precision,
         )
-        identity = {
-            "class": type(self).__name__,
-            "params": {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "device", "random_state")},
-            "training rows": rows_checksum(X),
-            "validation rows": None if X_valid is None else rows_checksum(X_valid),
-        }
+        identity = training_identity(self, X, X_valid)
         X, X_valid = self._split(X, X_valid, seed)
         rows, held_out = SparseRows(X, device=device), SparseRows(X_valid, device=device)
         tried: list[tuple[int, nn.Module, History]] = []
+        began, costs = time.perf_counter(), [max(1, variant) for variant in variants]
+
+        def told(event: Event) -> Any:
+            """The callback hears of the whole fit."""
+            i = len(tried)
+            done = (sum(costs[:i]) + costs[i] * event.progress) / sum(costs)
+            assert callback is not None
+            return callback(replace(event, progress=done, seconds=time.perf_counter() - began))
+
         for variant in variants:
             task = Reconstruction(
                 make(variant),
@@ -169,14 +167,14 @@ class TrainedEncoder(BaseEncoder):
             keep = None
             if self.checkpoint is not None:
                 keep = Checkpoint(os.path.join(self.checkpoint, f"{name}-{variant}") if name else self.checkpoint)
-            history = train(task, settings, callback=callback, checkpoint=keep)
+            history = train(task, settings, callback=None if callback is None else told, checkpoint=keep)
             tried.append((variant, task.module, history))
             if history.stopped_by == "callback" or stop([h.best for _, _, h in tried]):
                 break
-        chosen = min(tried, key=lambda one: one[2].best)
-        self.history_ = chosen[2].as_dict()
+        variant, module, history = min(tried, key=lambda one: one[2].best)
+        self.history_ = history.as_dict()
         self.tried_ = {str(variant): history.best for variant, _, history in tried}
-        return chosen
+        return variant, module
 
     def _seed(self) -> int:
         return derive_seed(self.random_state, role="training")
@@ -270,7 +268,7 @@ class SimpleAE(TrainedEncoder, LinearEncoder):
             A = truncated_normal(shape, derive_seed(seed, role="A"))
             return UnrolledNetwork(A, n_steps=0, B=truncated_normal(shape, derive_seed(seed, role="B")))
 
-        _, network, _ = self._train(make, X, X_valid, callback)
+        _, network = self._train(make, X, X_valid, callback)
         self.weights_ = network.weights()
         return network.A.detach().cpu().double().numpy()
 
@@ -395,12 +393,11 @@ class DeepAE(TrainedEncoder):
         self.random_state = random_state
 
     def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None) -> None:
-        widths = [self.n_hidden] if isinstance(self.n_hidden, (int, np.integer)) else list(self.n_hidden)
-        widths = [check_count(width, "n_hidden") for width in widths]
+        widths = [check_count(width, "n_hidden") for width in np.atleast_1d(np.array(self.n_hidden, dtype=object))]
         if not widths:
             raise ValueError("n_hidden is empty: pass at least one width.")
         seed = derive_seed(self._seed(), role="network")
-        self.n_hidden_, network, _ = self._train(
+        self.n_hidden_, network = self._train(
             lambda width: DeepNetwork(X.shape[1], m, n_hidden=width, seed=seed),
             X,
             X_valid,

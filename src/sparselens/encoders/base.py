@@ -164,6 +164,17 @@ class LinearEncoder(BaseEncoder):
         return int(self.components_.shape[0])
 
 
+def training_identity(encoder: BaseEncoder, X: sp.csr_array, X_valid: sp.csr_array | None) -> dict[str, Any]:
+    """What a checkpoint must agree with to be resumed, beside the seed: class, parameters, rows."""
+    elsewhere = ("checkpoint", "device", "random_state")  # the seed is one of the settings of the loop
+    return {
+        "class": type(encoder).__name__,
+        "params": {name: value for name, value in encoder.get_params().items() if name not in elsewhere},
+        "training rows": rows_checksum(X),
+        "validation rows": None if X_valid is None else rows_checksum(X_valid),
+    }
+
+
 def hold_out(
     X: sp.csr_array, X_valid: sp.csr_array | None, *, fraction: float, rng: np.random.Generator
 ) -> tuple[sp.csr_array, sp.csr_array]:

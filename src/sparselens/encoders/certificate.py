@@ -18,10 +18,9 @@ from sparselens.decoders.base import BaseDecoder
 from sparselens.decoders.certify import Promise, certify
 from sparselens.encoders._certificate_task import Judge, Recipe
 from sparselens.encoders._search import RECIPES, Search
-from sparselens.encoders.base import LinearEncoder, hold_out
+from sparselens.encoders.base import LinearEncoder, hold_out, training_identity
 from sparselens.encoders.random import gaussian_matrix
-from sparselens.persist import rows_checksum
-from sparselens.train import Team, choose_device
+from sparselens.train import check_seeded, choose_device
 
 
 class CertificateEncoder(LinearEncoder):
@@ -183,12 +182,9 @@ class CertificateEncoder(LinearEncoder):
         self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
     ) -> FloatArray:
         recipes = self._recipes()
-        if self.random_state is None and (self.checkpoint is not None or Team.from_environment().size > 1):
-            raise ValueError(
-                "random_state is None, but a training that is resumed or shared by several processes needs a seed: "
-                "pass random_state=0 or any other whole number."
-            )
+        check_seeded(self.random_state, self.checkpoint)
         seed = derive_seed(self.random_state, role="training")
+        identity = None if self.checkpoint is None else training_identity(self, X, X_valid)
         X, X_valid = self._split(X, X_valid, seed)
         self.n_too_long_ = int((np.diff(X.indptr) > m).sum())
         search = Search(
@@ -201,21 +197,12 @@ class CertificateEncoder(LinearEncoder):
             seed=seed,
             callback=callback,
             checkpoint=self.checkpoint,
-            identity=self._identity(X, X_valid) if self.checkpoint is not None else None,
+            identity=identity,
         )
         search.run(X, recipes)
         self.history_, self.recipe_ = search.history, search.recipe.as_dict()
         A, self.structure_found_, self.report_ = search.verdict()
         return A
-
-    def _identity(self, X: sp.csr_array, X_valid: sp.csr_array) -> dict[str, Any]:
-        """What a checkpoint must agree with to be resumed."""
-        return {
-            "class": type(self).__name__,
-            "params": {k: v for k, v in self.get_params().items() if k not in ("checkpoint", "device")},
-            "training rows": rows_checksum(X),
-            "validation rows": rows_checksum(X_valid),
-        }
 
     def _recipes(self) -> list[Recipe]:
         """What to try: the table, with what the user has fixed in the place of its values."""

@@ -201,7 +201,7 @@ class L1AE(TrainedEncoder, LinearEncoder):
                 beta=self.beta,
             )
 
-        self.n_steps_, network, _ = self._train(
+        self.n_steps_, network = self._train(
             make,
             X,
             X_valid,
@@ -328,7 +328,7 @@ class ISTAAE(TrainedEncoder, LinearEncoder):
                 A, n_steps=self.n_steps, step=self.step, threshold=self.threshold, final_relu=self.final_relu
             )
 
-        _, network, _ = self._train(make, X, X_valid, callback)
+        _, network = self._train(make, X, X_valid, callback)
         self.weights_ = network.weights()
         return network.A.detach().cpu().double().numpy()
 
