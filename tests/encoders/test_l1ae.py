@@ -240,3 +240,14 @@ def test_the_remedies_for_divergence_work_where_training_diverges(remedy):
     enc = L1AE(10, **(common | remedy)).fit(X)
     assert np.isfinite(enc.components_).all()
     assert enc.history_["train_loss"][0] < 2 * 15_626 / (8 * 10**2)  # where it starts
+
+
+@pytest.mark.parametrize("remedy", [{"learning_rate": 0.003}, {"clip_norm": 1.0}, {"beta": 0.1}])
+def test_where_m_is_not_far_below_d_the_remedies_are_others(remedy):
+    X = np.random.default_rng(0).uniform(size=(600, 64)) * (np.random.default_rng(1).uniform(size=(600, 64)) < 0.5)
+    common = {"max_epochs": 5, "random_state": 0, "device": "cpu"}
+    with pytest.raises(TrainingDivergedError, match="a smaller beta"):
+        L1AE(40, **common).fit(X)
+    with pytest.raises(TrainingDivergedError):
+        L1AE(40, n_steps=30, **common).fit(X)
+    assert np.isfinite(L1AE(40, **common | remedy).fit(X).components_).all()

@@ -229,9 +229,9 @@ class L1AE(TrainedEncoder, LinearEncoder):
 
     def _remedies(self, variant: int) -> str:
         return (
-            f"lower learning_rate (now {self.learning_rate}), unroll more steps (n_steps, now {variant}; the first "
-            "loss is about d/(8·n_steps²)), or clip the gradient (clip_norm=1.0). A smaller beta does not help: the "
-            "signs then no longer alternate, and the gradient by beta grows with d"
+            f"lower learning_rate (now {self.learning_rate}), or clip the gradient (clip_norm=1.0). Where d is large, "
+            f"unroll more steps (n_steps, now {variant}; the first loss is about d/(8·n_steps²)); where m is not far "
+            f"below d, a smaller beta (now {self.beta})"
         )
 
 
