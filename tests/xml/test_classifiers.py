@@ -236,9 +236,17 @@ def test_parts_of_another_fit_and_damaged_parts_are_refused(problem, tmp_path):
     RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
     with pytest.raises(CheckpointError, match="holds the parts of another fit"):
         RidgeOneVsAll(alpha=2.0, checkpoint=tmp_path).fit(X, Y)
-    (tmp_path / "labels0.npz").write_bytes(b"PK no zip")
-    with pytest.raises(CorruptFileError, match=r"labels0.npz is damaged"):
-        RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
+    part, mark = tmp_path / "labels0.npz", tmp_path / "parts.json"
+    whole = part.read_bytes()
+    flipped = bytes([*whole[:500], whole[500] ^ 255, *whole[501:]])
+    for damaged in (b"PK no zip", b"", whole[:-10], whole[: len(whole) // 2], flipped):
+        part.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match=r"labels0.npz is damaged"):
+            RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
+    for damaged in (b"", b"{", b"[1]", b"\xff\xfe", b"{}"):
+        mark.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match=r"parts.json is damaged"):
+            RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
 
 
 def test_a_checkpoint_without_a_seed_is_refused(problem, tmp_path):
@@ -255,12 +263,21 @@ def test_a_checkpoint_without_a_seed_is_refused(problem, tmp_path):
         (EmbeddingClassifier(decoder_weight=2.0), r"decoder_weight must be at most 1 \(the decoder alone\), got 2.0"),
         (RidgeOneVsAll(alpha=0.0), "alpha must be a finite number above 0, got 0.0"),
         (BlendClassifier([]), r"classifiers must be a list of \(name, classifier\)"),
+        (BlendClassifier(RidgeOneVsAll()), r"classifiers must be a list of \(name, classifier\) .* got RidgeOneVsAll"),
+        (BlendClassifier([("a", 3)]), r"classifiers must be a list of \(name, classifier\)"),
+        (BlendClassifier([("a", RidgeOneVsAll())] * 2), "with different names"),
         (BlendClassifier(validation_fraction=1.0), "validation_fraction must be below 1, got 1.0"),
     ],
 )
 def test_a_bad_parameter_is_named(model, message, problem):
     with pytest.raises(ValueError, match=message):
         model.fit(*problem[:2])
+
+
+@pytest.mark.parametrize("embedder", ["L1AE", sl.PCAEncoder, RidgeOneVsAll(), 50])
+def test_an_embedder_that_is_no_encoder_is_named(embedder, problem):
+    with pytest.raises(TypeError, match=r"embedder must be an encoder such as PCAEncoder\(n_components=100\), got"):
+        EmbeddingClassifier(embedder).fit(*problem[:2])
 
 
 def test_weights_that_do_not_fit_into_memory_are_refused_with_the_remedy():
@@ -317,7 +334,13 @@ def test_many_labels_without_an_embedder_are_compared_as_they_are(problem, monke
     assert "basis" in EmbeddingClassifier(sl.PCAEncoder(n_components=8)).fit(X, Y).parts_[0]
 
 
-def test_labels_that_never_occur_leave_a_classifier_that_answers(problem):
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name not in ("pca", "rerank")])
+def test_labels_that_never_occur_leave_a_classifier_that_answers(name, problem):
     X, _, X_test, _ = problem
-    nothing = sp.csr_array((X.shape[0], 5))
-    assert np.isfinite(EmbeddingClassifier(predictor="neighbors").fit(X, nothing).predict_topk(X_test).data).all()
+    nothing = sp.csr_array((X.shape[0], 24))
+    assert np.isfinite(CLASSIFIERS[name]().fit(X, nothing).predict_topk(X_test).data).all()
+
+
+def test_pca_of_labels_that_never_occur_says_that_there_is_nothing_to_span(problem):
+    with pytest.raises(ValueError, match="span at most 0 dimensions"):
+        CLASSIFIERS["pca"]().fit(problem[0], sp.csr_array((240, 24)))

@@ -277,6 +277,8 @@ def own_decoder(encoder: Any) -> Any:
 
 
 def _seeded(embedder: Any, seed: int) -> Any:
+    if isinstance(embedder, type) or not hasattr(embedder, "transform"):
+        raise TypeError(f"embedder must be an encoder such as PCAEncoder(n_components=100), got {embedder!r}.")
     own = clone(embedder)
     if "random_state" in own.get_params(deep=False):
         own.set_params(random_state=seed)
