@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import sparselens as sl
 from sparselens.recovery import CheckpointError, CorruptFileError
@@ -282,7 +285,9 @@ def test_an_embedder_that_is_no_encoder_is_named(embedder, problem):
 
 def test_weights_that_do_not_fit_into_memory_are_refused_with_the_remedy():
     X, Y = sp.csr_array((2, 100_000)), sp.csr_array((2, 100_000))
-    with pytest.raises(ValueError, match=r"100,000 features times 100,000 labels make 80 GB of weights: set prune"):
+    with pytest.raises(
+        ValueError, match=r"features times labels \(100,000 x 100,000\) make a dense .* 80 GB: set prune"
+    ):
         RidgeOneVsAll().fit(X, Y)
 
 
@@ -326,12 +331,51 @@ def test_a_damaged_model_is_refused(fitted, tmp_path):
         sl.load(folder)
 
 
-def test_many_labels_without_an_embedder_are_compared_as_they_are(problem, monkeypatch):
-    X, Y, _, _ = problem
-    assert EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]["basis"].shape[0] == 24
-    monkeypatch.setattr("sparselens.xml.embedding._WHITENED_LABELS", 23)
-    assert "basis" not in EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]
-    assert "basis" in EmbeddingClassifier(sl.PCAEncoder(n_components=8)).fit(X, Y).parts_[0]
+def test_many_labels_without_an_embedder_are_compared_in_their_leading_directions(problem, monkeypatch):
+    X, Y, X_test, Y_test = problem
+    whole = EmbeddingClassifier(predictor="neighbors").fit(X, Y)
+    monkeypatch.setattr("sparselens.xml.embedding._WHOLE_LABEL_SPACE", 23)
+    again = EmbeddingClassifier(predictor="neighbors").fit(X, Y)  # 300 directions are more than all
+    np.testing.assert_allclose(again.predict_topk(X_test).toarray(), whole.predict_topk(X_test).toarray(), atol=1e-6)
+    monkeypatch.setattr("sparselens.xml.embedding._DIRECTIONS", 8)
+    few = EmbeddingClassifier(predictor="neighbors").fit(X, Y)
+    assert few.parts_[0]["Z"].shape == (240, 8)
+    assert few.score(X_test, Y_test, k=3) > whole.score(X_test, Y_test, k=3) - 0.05
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        EmbeddingClassifier(None, predictor="neighbors"),
+        EmbeddingClassifier(None, method="cg"),
+        EmbeddingClassifier(sl.PCAEncoder(n_components=10)),
+        RidgeOneVsAll(method="cg"),
+        SLEECClassifier(10, svp_neighbors=10, random_state=0),
+        BlendClassifier(n_candidates=10, random_state=0),
+    ],
+    ids=["neighbors", "average-cg", "pca", "one-vs-all-cg", "sleec", "blend"],
+)
+def test_rows_times_labels_are_never_dense(model, monkeypatch):
+    """1,000 x 2,000 are 16 MB: neither fit nor predict_topk may hold that, with blocks made small in proportion."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(sp.random(1000, 30, density=0.2, random_state=rng))
+    Y = sp.csr_array(sp.random(1000, 2000, density=0.001, random_state=rng))
+    for where, size in (("_topk._CELLS", 2**16), ("linear_map._CELLS", 2**16), ("embedding._DIRECTIONS", 10)):
+        monkeypatch.setattr(f"sparselens.xml.{where}", size)
+    monkeypatch.setattr("sparselens.xml.embedding._WHOLE_LABEL_SPACE", 100)
+    clone(model).fit(X[:100], Y[:100])  # imports and compiles, which is not what is measured
+    tracemalloc.start()
+    try:
+        clone(model).fit(X, Y).predict_topk(X[:100])
+        assert tracemalloc.get_traced_memory()[1] < 12e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_label_space_that_is_not_whitened_must_fit_into_memory(problem, monkeypatch):
+    monkeypatch.setattr("sparselens.xml.one_vs_all._DENSE", 60 * 24)
+    with pytest.raises(ValueError, match=r"rows times labels \(240 x 24\) make a dense matrix .* leave whiten=True"):
+        EmbeddingClassifier(None, whiten=False).fit(*problem[:2])
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name not in ("pca", "rerank")])
