@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 import sparselens as sl
 from sparselens.recovery import CheckpointError, CorruptFileError
@@ -160,9 +162,27 @@ def test_other_columns_and_other_rows_are_refused(name, fitted, problem):
         fitted(name).predict_topk(X_test, k=0)
 
 
-def test_an_unfitted_model_says_so(problem):
-    from sklearn.exceptions import NotFittedError
+@every
+def test_it_follows_the_conventions_of_scikit_learn(name, fitted, problem):
+    X, Y, _, _ = problem
+    model = fitted(name)
+    again = clone(model)
+    assert repr(again.get_params(deep=False)) == repr(model.get_params(deep=False))
+    assert not any(attribute.endswith("_") and not attribute.startswith("_") for attribute in vars(again))
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        again.predict_topk(X)
+    assert again.fit(X, Y) is again
+    assert again.n_features_in_ == 60
 
+
+def test_settings_are_searched_by_scikit_learn(problem):
+    X, Y, _, _ = problem
+    grid = {"embedder__n_components": [1, 8], "n_neighbors": [5]}
+    search = GridSearchCV(EmbeddingClassifier(sl.PCAEncoder(n_components=3)), grid, cv=2).fit(X, Y)
+    assert search.best_params_ == {"embedder__n_components": 8, "n_neighbors": 5}
+
+
+def test_an_unfitted_model_says_so(problem):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
         RidgeOneVsAll().predict_topk(problem[2])
 
