@@ -30,6 +30,36 @@ def test_they_agree_with_napkinxc_on_random_cases():
             )
 
 
+def slow_scores(Y, scores, stored, inverse, k):
+    """P@k, nDCG@k and PSP@k by their definitions, one row and one rank at a time."""
+    precision, ndcg, gained, best = [], [], 0.0, 0.0
+    for truth, row, there in zip(Y, scores, stored, strict=True):
+        candidates = sorted((j for j in range(len(row)) if there[j]), key=lambda j: (-row[j], j))[:k]
+        hits = [rank for rank, label in enumerate(candidates) if truth[label]]
+        precision.append(len(hits) / k)
+        ideal = sum(1 / np.log2(rank + 2) for rank in range(min(k, int(truth.sum()))))
+        ndcg.append(sum(1 / np.log2(rank + 2) for rank in hits) / ideal if ideal else 0.0)
+        gained += sum(inverse[candidates[rank]] for rank in hits)
+        best += sum(sorted(inverse[truth > 0], reverse=True)[:k])
+    return np.mean(precision), np.mean(ndcg), gained / best if best else 0.0
+
+
+def test_they_agree_with_their_definitions_on_odd_cases():
+    """Ties, rows without labels, rows with few or no candidates, stored zeros, k beyond the number of labels."""
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        n, n_labels = rng.integers(1, 12), rng.integers(1, 9)
+        Y = (rng.random((n, n_labels)) < rng.choice([0.0, 0.15, 0.7])).astype(float)
+        scores = rng.integers(-2, 3, (n, n_labels)).astype(float)  # many ties, and zeros
+        stored = rng.random((n, n_labels)) < rng.choice([0.3, 1.0])
+        inverse = inverse_propensities((rng.random((40, n_labels)) < 0.2).astype(float))
+        rows, columns = np.nonzero(stored)
+        sparse = sp.csr_array((scores[rows, columns], columns, np.r_[0, stored.sum(axis=1).cumsum()]), shape=Y.shape)
+        for k in (1, 3, 5, n_labels, n_labels + 4):
+            found = precision_at_k(Y, sparse, k=k), ndcg_at_k(Y, sparse, k=k), psp_at_k(Y, sparse, inverse, k=k)
+            np.testing.assert_allclose(found, slow_scores(Y, scores, stored, inverse, k), atol=1e-12)
+
+
 def test_a_short_list_of_candidates_is_divided_by_k_all_the_same():
     scores = sp.csr_array(([0.5], ([0], [1])), shape=(1, 3))
     assert precision_at_k([[0, 1, 1]], scores, k=2) == 0.5

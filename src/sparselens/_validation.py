@@ -78,6 +78,34 @@ def check_rows(
     return out
 
 
+def check_labels(Y: Any, *, n_rows: int | None = None, name: str = "Y") -> sp.csr_array:
+    """Return Y as a canonical CSR array of ones, one where a label applies, or raise an error that says what to mend.
+
+    Every nonzero is a label; a zero that is stored is none.
+
+    Examples
+    --------
+    >>> check_labels([[0, 3], [0, 0]]).toarray()
+    array([[0., 1.],
+           [0., 0.]])
+    >>> check_labels([[-1, 1]])
+    Traceback (most recent call last):
+    ...
+    ValueError: Y holds negative values in row 0 (smallest -1): mark the labels of a row by 1 and leave out the others.
+    """
+    Y = check_rows(Y, name=name)
+    negative = Y.data < 0
+    if negative.any():
+        raise ValueError(
+            f"{name} holds negative values in {_rows_of(Y, negative, 0)} (smallest {Y.data.min():.3g}): "
+            "mark the labels of a row by 1 and leave out the others."
+        )
+    if n_rows is not None and Y.shape[0] != n_rows:
+        raise ValueError(f"X has {n_rows:,} rows but {name} has {Y.shape[0]:,}: pass the labels of the same rows.")
+    Y.data[:] = 1.0
+    return Y
+
+
 def check_measurement_matrix(A: Any, *, name: str = "A") -> FloatArray:
     """Return A (m, d) as a C-contiguous float64 array, m ≤ d, finite, or raise an error that says what to mend.
 

@@ -93,6 +93,58 @@ def test_bad_options_are_refused(arguments, message, files, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+def test_a_model_that_is_there_is_kept_unless_told_otherwise(files, tmp_path):
+    arguments = ("xml", "train", files[0], "-o", tmp_path / "model", "--method", "one-vs-all")
+    assert command(*arguments).code == 0
+    ended = command(*arguments)
+    assert (ended.code, "holds a model already" in ended.error) == (2, True)
+    assert command(*arguments, "--overwrite").code == 0
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path):
+    ended = command("xml", "train", tmp_path / "nosuch.txt", "-o", tmp_path)
+    assert ended.code == 2
+    assert "there is no file" in ended.error
+    (tmp_path / "notes.txt").write_text("mine")
+    ended = command("xml", "train", tmp_path / "nosuch.txt", "-o", tmp_path)
+    assert "holds something else than a model ('notes.txt')" in ended.error
+    ended = command("xml", "train", tmp_path / "nosuch.txt", "-o", tmp_path / "notes.txt")
+    assert "is a file: name a folder for the model" in ended.error
+
+
+def test_a_mistyped_data_set_or_file_brings_the_closest(files, tmp_path):
+    ended = command("xml", "train", "bibtx", "-o", tmp_path / "model")
+    assert (ended.code, "'bibtex'" in ended.error) == (2, True)
+    ended = command("xml", "train", tmp_path / "trian.txt", "-o", tmp_path / "model")
+    assert ended.code == 2
+    assert f"did you mean '{files[0]}'" in ended.error
+    assert command("xml", "train", files[0], "-o", tmp_path / "model", "--method", "one-vs-all").code == 0
+    for name in ("predict", "evaluate"):
+        ended = command(
+            "xml", name, tmp_path / "model", tmp_path / "tst.txt", *(("-o", "r") if name == "predict" else ())
+        )
+        assert (ended.code, f"did you mean '{files[1]}'" in ended.error) == (2, True)
+
+
+def test_rows_without_labels_are_ranked(files, tmp_path):
+    assert command("xml", "train", files[0], "-o", tmp_path / "model", "--method", "one-vs-all").code == 0
+    (tmp_path / "new.txt").write_text("2 30\n1:1 3:1\n25:2\n")
+    ended = command("xml", "predict", tmp_path / "model", tmp_path / "new.txt", "-o", tmp_path / "ranked.txt", "-k", 1)
+    assert ended.code == 0, ended.error
+    assert [line[:2] for line in (tmp_path / "ranked.txt").read_text().splitlines()] == ["2 ", "0:", "2:"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no zip", b"\x7fELF\x02\x01\x00\x00", b"once upon a time\n"])
+def test_a_file_of_another_kind_is_refused(content, tmp_path):
+    for name in ("train.txt", "train.svm", "train.npz", "train.txt.gz"):
+        (tmp_path / name).write_bytes(content)
+        labels = ("-y", tmp_path / name) if name.endswith(".npz") else ()
+        ended = command("xml", "train", tmp_path / name, *labels, "-o", tmp_path / "model")
+        assert ended.code == 2
+        assert str(tmp_path / name) in ended.error
+        assert not (tmp_path / "model").exists()
+
+
 def test_a_damaged_file_is_refused_with_its_line(files, tmp_path):
     files[0].write_text(files[0].read_text().replace("\n1 ", "\n7 ", 1))
     ended = command("xml", "train", files[0], "-o", tmp_path / "model")

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from sparselens.data import load_dataset, read_matrix, read_multilabel, write_ranking
+from sparselens.data.multilabel import read_features
 from sparselens.recovery import CorruptFileError
 
 X = sp.csr_array(np.array([[1.5, 0, 1, 0], [0, 2, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0.5]]))
@@ -62,7 +63,7 @@ def test_svmlight_is_widened_to_what_the_caller_knows(tmp_path):
     [
         ("2 4 3\n0 0:1\n3 1:1\n", r"line 3: the label '3' is out of range: labels go from 0 to 2"),
         ("2 4 3\n0 0:1\n0 4:1\n", r"line 3: the index '4' is out of range: columns go from 0 to 3"),
-        ("3 4 3\n0 0:1\n0 1:1\n", r"the header declares 3 rows but 2 lines follow: was the file cut short"),
+        ("3 4 3\n0 0:1\n0 1:1\n", r"line 3: the file ends here; .* 3 rows but 2 lines follow: was the file cut short"),
         ("1 4 3\n0 0:1\n0 1:1\n", r"line 3: the header declares 1 rows but more follow"),
         ("2 4\n0:1\n1:1\n", r"line 1: a header 'rows features labels' was expected, got two numbers"),
         ("2 4 3\n0 0:1\n0 1:\n", r"line 3: '1:' is not index:value"),
@@ -93,11 +94,59 @@ def test_a_pair_that_does_not_belong_together_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds features alone: name the file of the labels"):
         read_multilabel(tmp_path / "X.npz")
     sp.save_npz(tmp_path / "Y.npz", -Y)
-    with pytest.raises(CorruptFileError, match="a label matrix holds nonnegative entries, the smallest is -1"):
+    with pytest.raises(
+        ValueError, match=r"Y.npz holds negative values in rows 0, 2, 3 \(smallest -1\): mark the labels"
+    ):
         read_multilabel(tmp_path / "X.npz", tmp_path / "Y.npz")
     (tmp_path / "a.txt").write_text(XMC)
     with pytest.raises(ValueError, match=r"holds its own labels: a second file goes with a features .npz alone"):
         read_multilabel(tmp_path / "a.txt", tmp_path / "Y.npz")
+
+
+def test_a_stored_zero_is_no_label_and_nan_is_refused(tmp_path):
+    sp.save_npz(tmp_path / "X.npz", X)
+    odd = Y.copy()
+    odd.data[0] = 0.0
+    sp.save_npz(tmp_path / "Y.npz", odd)
+    labels = read_multilabel(tmp_path / "X.npz", tmp_path / "Y.npz")[1]
+    np.testing.assert_array_equal(labels.toarray()[0], [0, 0, 1])
+    odd.data[0] = np.nan
+    sp.save_npz(tmp_path / "Y.npz", odd)
+    with pytest.raises(ValueError, match=r"Y.npz holds NaN or infinity in row 0"):
+        read_multilabel(tmp_path / "X.npz", tmp_path / "Y.npz")
+
+
+def test_the_labels_beside_a_matrix_of_features_may_be_text_of_either_header(tmp_path):
+    np.save(tmp_path / "X.npy", X.toarray())
+    (tmp_path / "a.txt").write_text(XMC)
+    check(read_multilabel(tmp_path / "X.npy", tmp_path / "a.txt"))  # its labels, not its features
+    (tmp_path / "Y.txt").write_text("4 3\n0:1 2:1\n\n2:1\n0:1\n")
+    check(read_multilabel(tmp_path / "X.npy", tmp_path / "Y.txt"))
+
+
+def test_svmlight_is_counted_from_0_whether_feature_0_occurs_or_not(tmp_path):
+    (tmp_path / "train.svm").write_text("0 0:1 2:1\n")
+    (tmp_path / "test.svm").write_text("0 2:1\n")
+    for name in ("train.svm", "test.svm"):
+        assert read_multilabel(tmp_path / name, n_features=3)[0][:, [2]].toarray() == [[1.0]]
+
+
+def test_the_shape_of_a_matrix_is_a_promise(tmp_path):
+    sp.save_npz(tmp_path / "X.npz", X)
+    sp.save_npz(tmp_path / "Y.npz", Y)
+    with pytest.raises(CorruptFileError, match=r"X.npz has 4 features but 5 were expected"):
+        read_multilabel(tmp_path / "X.npz", tmp_path / "Y.npz", n_features=5)
+    with pytest.raises(CorruptFileError, match=r"Y.npz has 3 labels but 4 were expected"):
+        read_multilabel(tmp_path / "X.npz", tmp_path / "Y.npz", n_labels=4)
+
+
+def test_features_are_read_alone_with_labels_and_without(tmp_path):
+    (tmp_path / "with.txt").write_text(XMC)
+    (tmp_path / "without.txt").write_text("4 4\n0:1.5 2:1\n1:2\n\n3:0.5\n")
+    (tmp_path / "plain.svm").write_text("0:1.5 2:1\n1:2\n7\n3:0.5\n")
+    sp.save_npz(tmp_path / "X.npz", X)
+    for name in ("with.txt", "without.txt", "plain.svm", "X.npz"):
+        np.testing.assert_array_equal(read_features(tmp_path / name, n_features=4).toarray(), X.toarray())
 
 
 def test_a_truncated_npz_is_refused(tmp_path):

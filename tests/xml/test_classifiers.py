@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 import sparselens as sl
 from sparselens.recovery import CheckpointError, CorruptFileError
@@ -157,9 +162,27 @@ def test_other_columns_and_other_rows_are_refused(name, fitted, problem):
         fitted(name).predict_topk(X_test, k=0)
 
 
-def test_an_unfitted_model_says_so(problem):
-    from sklearn.exceptions import NotFittedError
+@every
+def test_it_follows_the_conventions_of_scikit_learn(name, fitted, problem):
+    X, Y, _, _ = problem
+    model = fitted(name)
+    again = clone(model)
+    assert repr(again.get_params(deep=False)) == repr(model.get_params(deep=False))
+    assert not any(attribute.endswith("_") and not attribute.startswith("_") for attribute in vars(again))
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        again.predict_topk(X)
+    assert again.fit(X, Y) is again
+    assert again.n_features_in_ == 60
 
+
+def test_settings_are_searched_by_scikit_learn(problem):
+    X, Y, _, _ = problem
+    grid = {"embedder__n_components": [1, 8], "n_neighbors": [5]}
+    search = GridSearchCV(EmbeddingClassifier(sl.PCAEncoder(n_components=3)), grid, cv=2).fit(X, Y)
+    assert search.best_params_ == {"embedder__n_components": 8, "n_neighbors": 5}
+
+
+def test_an_unfitted_model_says_so(problem):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
         RidgeOneVsAll().predict_topk(problem[2])
 
@@ -236,9 +259,17 @@ def test_parts_of_another_fit_and_damaged_parts_are_refused(problem, tmp_path):
     RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
     with pytest.raises(CheckpointError, match="holds the parts of another fit"):
         RidgeOneVsAll(alpha=2.0, checkpoint=tmp_path).fit(X, Y)
-    (tmp_path / "labels0.npz").write_bytes(b"PK no zip")
-    with pytest.raises(CorruptFileError, match=r"labels0.npz is damaged"):
-        RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
+    part, mark = tmp_path / "labels0.npz", tmp_path / "parts.json"
+    whole = part.read_bytes()
+    flipped = bytes([*whole[:500], whole[500] ^ 255, *whole[501:]])
+    for damaged in (b"PK no zip", b"", whole[:-10], whole[: len(whole) // 2], flipped):
+        part.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match=r"labels0.npz is damaged"):
+            RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
+    for damaged in (b"", b"{", b"[1]", b"\xff\xfe", b"{}"):
+        mark.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match=r"parts.json is damaged"):
+            RidgeOneVsAll(checkpoint=tmp_path).fit(X, Y)
 
 
 def test_a_checkpoint_without_a_seed_is_refused(problem, tmp_path):
@@ -255,6 +286,9 @@ def test_a_checkpoint_without_a_seed_is_refused(problem, tmp_path):
         (EmbeddingClassifier(decoder_weight=2.0), r"decoder_weight must be at most 1 \(the decoder alone\), got 2.0"),
         (RidgeOneVsAll(alpha=0.0), "alpha must be a finite number above 0, got 0.0"),
         (BlendClassifier([]), r"classifiers must be a list of \(name, classifier\)"),
+        (BlendClassifier(RidgeOneVsAll()), r"classifiers must be a list of \(name, classifier\) .* got RidgeOneVsAll"),
+        (BlendClassifier([("a", 3)]), r"classifiers must be a list of \(name, classifier\)"),
+        (BlendClassifier([("a", RidgeOneVsAll())] * 2), "with different names"),
         (BlendClassifier(validation_fraction=1.0), "validation_fraction must be below 1, got 1.0"),
     ],
 )
@@ -263,9 +297,17 @@ def test_a_bad_parameter_is_named(model, message, problem):
         model.fit(*problem[:2])
 
 
+@pytest.mark.parametrize("embedder", ["L1AE", sl.PCAEncoder, RidgeOneVsAll(), 50])
+def test_an_embedder_that_is_no_encoder_is_named(embedder, problem):
+    with pytest.raises(TypeError, match=r"embedder must be an encoder such as PCAEncoder\(n_components=100\), got"):
+        EmbeddingClassifier(embedder).fit(*problem[:2])
+
+
 def test_weights_that_do_not_fit_into_memory_are_refused_with_the_remedy():
     X, Y = sp.csr_array((2, 100_000)), sp.csr_array((2, 100_000))
-    with pytest.raises(ValueError, match=r"100,000 features times 100,000 labels make 80 GB of weights: set prune"):
+    with pytest.raises(
+        ValueError, match=r"features times labels \(100,000 x 100,000\) make a dense .* 80 GB: set prune"
+    ):
         RidgeOneVsAll().fit(X, Y)
 
 
@@ -309,15 +351,60 @@ def test_a_damaged_model_is_refused(fitted, tmp_path):
         sl.load(folder)
 
 
-def test_many_labels_without_an_embedder_are_compared_as_they_are(problem, monkeypatch):
-    X, Y, _, _ = problem
-    assert EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]["basis"].shape[0] == 24
-    monkeypatch.setattr("sparselens.xml.embedding._WHITENED_LABELS", 23)
-    assert "basis" not in EmbeddingClassifier(predictor="neighbors").fit(X, Y).parts_[0]
-    assert "basis" in EmbeddingClassifier(sl.PCAEncoder(n_components=8)).fit(X, Y).parts_[0]
+def test_many_labels_without_an_embedder_are_compared_in_their_leading_directions(problem, monkeypatch):
+    X, Y, X_test, Y_test = problem
+    whole = EmbeddingClassifier(predictor="neighbors").fit(X, Y)
+    monkeypatch.setattr("sparselens.xml.embedding._WHOLE_LABEL_SPACE", 23)
+    again = EmbeddingClassifier(predictor="neighbors").fit(X, Y)  # 300 directions are more than all
+    np.testing.assert_allclose(again.predict_topk(X_test).toarray(), whole.predict_topk(X_test).toarray(), atol=1e-6)
+    monkeypatch.setattr("sparselens.xml.embedding._DIRECTIONS", 8)
+    few = EmbeddingClassifier(predictor="neighbors").fit(X, Y)
+    assert few.parts_[0]["Z"].shape == (240, 8)
+    assert few.score(X_test, Y_test, k=3) > whole.score(X_test, Y_test, k=3) - 0.05
 
 
-def test_labels_that_never_occur_leave_a_classifier_that_answers(problem):
+@pytest.mark.parametrize(
+    "model",
+    [
+        EmbeddingClassifier(None, predictor="neighbors"),
+        EmbeddingClassifier(None, method="cg"),
+        EmbeddingClassifier(sl.PCAEncoder(n_components=10)),
+        RidgeOneVsAll(method="cg"),
+        SLEECClassifier(10, svp_neighbors=10, random_state=0),
+        BlendClassifier(n_candidates=10, random_state=0),
+    ],
+    ids=["neighbors", "average-cg", "pca", "one-vs-all-cg", "sleec", "blend"],
+)
+def test_rows_times_labels_are_never_dense(model, monkeypatch):
+    """1,000 x 2,000 are 16 MB: neither fit nor predict_topk may hold that, with blocks made small in proportion."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(sp.random(1000, 30, density=0.2, random_state=rng))
+    Y = sp.csr_array(sp.random(1000, 2000, density=0.001, random_state=rng))
+    for where, size in (("_topk._CELLS", 2**16), ("linear_map._CELLS", 2**16), ("embedding._DIRECTIONS", 10)):
+        monkeypatch.setattr(f"sparselens.xml.{where}", size)
+    monkeypatch.setattr("sparselens.xml.embedding._WHOLE_LABEL_SPACE", 100)
+    clone(model).fit(X[:100], Y[:100])  # imports and compiles, which is not what is measured
+    tracemalloc.start()
+    try:
+        clone(model).fit(X, Y).predict_topk(X[:100])
+        assert tracemalloc.get_traced_memory()[1] < 12e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_label_space_that_is_not_whitened_must_fit_into_memory(problem, monkeypatch):
+    monkeypatch.setattr("sparselens.xml.one_vs_all._DENSE", 60 * 24)
+    with pytest.raises(ValueError, match=r"rows times labels \(240 x 24\) make a dense matrix .* leave whiten=True"):
+        EmbeddingClassifier(None, whiten=False).fit(*problem[:2])
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name not in ("pca", "rerank")])
+def test_labels_that_never_occur_leave_a_classifier_that_answers(name, problem):
     X, _, X_test, _ = problem
-    nothing = sp.csr_array((X.shape[0], 5))
-    assert np.isfinite(EmbeddingClassifier(predictor="neighbors").fit(X, nothing).predict_topk(X_test).data).all()
+    nothing = sp.csr_array((X.shape[0], 24))
+    assert np.isfinite(CLASSIFIERS[name]().fit(X, nothing).predict_topk(X_test).data).all()
+
+
+def test_pca_of_labels_that_never_occur_says_that_there_is_nothing_to_span(problem):
+    with pytest.raises(ValueError, match="span at most 0 dimensions"):
+        CLASSIFIERS["pca"]().fit(problem[0], sp.csr_array((240, 24)))

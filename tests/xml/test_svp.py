@@ -57,6 +57,12 @@ def test_a_cluster_smaller_than_its_embedding_is_filled_with_zeros():
     assert not points[:, 3:].any()
 
 
+def test_a_cluster_without_labels_is_embedded_at_the_origin():
+    points, course = embed(near_pairs(sp.csr_array((30, 8)), 5), 3, seed=0)
+    np.testing.assert_array_equal(points, np.zeros((30, 3)))
+    assert course == [0.0]
+
+
 def test_clusters_depend_on_the_seed_and_on_nothing_else():
     X = unit_rows(sp.csr_array(np.random.default_rng(0).random((50, 6))))
     first, again, other = (dot_product_kmeans(X, 4, seed=seed) for seed in (0, 0, 1))

@@ -88,12 +88,20 @@ def open_source(
         return Source(path.name, rows=table.matrix, categories=table.categories)
     if path.exists():
         return Source(path.name, rows=read_matrix(path, format=format))
-    if format is None and not path.suffix and len(path.parts) == 1:
+    raise missing(text, is_name=format is None)
+
+
+def missing(text: str, *, is_name: bool = True) -> FileNotFoundError:
+    """The error for a data set or file that is not there; it names those that the person may have meant."""
+    from sparselens.data import load_dataset
+
+    path = Path(text)
+    if is_name and not path.suffix and len(path.parts) == 1:
         load_dataset(text)  # its error names the closest data sets
     beside = [str(path.with_name(other.name)) for other in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = did_you_mean(text, beside) if beside else "check the path, or see `sparselens data list`."
     hint = hint if hint.startswith("did") else "check the path, or see `sparselens data list`."
-    raise FileNotFoundError(f"there is no file {text!r}: {hint}")
+    return FileNotFoundError(f"there is no file {text!r}: {hint}")
 
 
 def open_model(folder: Path) -> Any:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparselens.cli.sources import check_word, counted
+from sparselens.cli.fit import check_output, save_whole
+from sparselens.cli.sources import check_word, counted, missing
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -42,11 +43,12 @@ def train(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for finished parts: a killed training goes on from them.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
 ) -> None:
     """Learn to rank labels from features and write the model as a folder.
 
     Of a data set with a name the official training rows are used. The default blends one-vs-all ridge regression with
-    neighbours; its weights are learned on held-out rows.
+    neighbours; its weights are learned on held-out rows. The folder is written whole at the end, or not at all.
 
     Example: sparselens xml train train.txt -o model
 
@@ -60,12 +62,13 @@ def train(
     )
     if checkpoint is not None:
         classifier.set_params(checkpoint=checkpoint)
+    check_output(out, replace=overwrite)
     X, Y = _read(source, labels, part="train")
     start = time.perf_counter()
     with progress("training") as update:
         classifier.fit(X, Y, callback=update)
     classifier.set_params(checkpoint=None)
-    classifier.save(out)
+    save_whole(classifier, out, metrics={}, replace=overwrite)
     typer.echo(
         f"{out}: {type(classifier).__name__}, {counted(X.shape[0], 'row')}, {counted(X.shape[1], 'feature')}, "
         f"{counted(Y.shape[1], 'label')}, {time.perf_counter() - start:.1f} s"
@@ -199,21 +202,19 @@ def _read(
 
 
 def _features(source: str, n_features: int) -> sp.csr_array:
-    from sparselens.data import read_matrix, read_multilabel
+    from sparselens.data.multilabel import read_features
 
     named = _named(source)
-    if named is not None:
-        return named[2]
-    if source.endswith((".npz", ".npy")):
-        return read_matrix(source)
-    return read_multilabel(source, n_features=n_features)[0]
+    return read_features(source, n_features=n_features) if named is None else named[2]
 
 
 def _named(source: str) -> Any:
-    """The official split of a data set where the text is the name of one."""
+    """The official split of a data set where the text is the name of one, None where it is that of a file."""
     from sparselens.data import list_datasets, load_dataset
 
     if source not in {info.name for info in list_datasets()}:
+        if not Path(source).expanduser().exists():
+            raise missing(source)
         return None
     data = load_dataset(source)
     if data.features is None:

@@ -98,7 +98,8 @@ def _xmc_parsed(path: Path) -> Iterator[_Piece]:
             yield piece
     if seen < n:
         raise CorruptFileError(
-            f"{path}: the header declares {n:,} rows but {seen:,} lines follow: was the file cut short?"
+            f"{path}, line {seen + 1}: the file ends here; the header declares {n:,} rows but {seen:,} lines follow: "
+            "was the file cut short?"
         )
 
 

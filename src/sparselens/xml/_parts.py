@@ -6,7 +6,6 @@ A tree is an array, a CSR matrix, a fitted encoder or classifier, a number or te
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparselens._files import written_whole
+from sparselens.data.npz import read_arrays
 from sparselens.persist import Storable, describe, rebuild, rows_checksum
 from sparselens.recovery import CheckpointError, CorruptFileError
 
@@ -134,7 +134,7 @@ class Parts:
         text = json.dumps([type(model).__name__, params, rows_checksum(X), rows_checksum(Y)])
         mark = hashlib.sha256(text.encode()).hexdigest()
         path = self.folder / "parts.json"
-        if path.exists() and json.loads(path.read_text()).get("of") != mark:
+        if path.exists() and _mark_in(path) != mark:
             raise CheckpointError(
                 f"{self.folder} holds the parts of another fit (other data or other parameters): "
                 "choose an empty folder, or remove it."
@@ -154,17 +154,23 @@ class Parts:
         outline = json.dumps(flatten(tree, arrays, "t"))
         stored: dict[str, Any] = {f"arrays:{key}": value for key, value in arrays.items()}
         stored["outline"] = np.frombuffer(outline.encode(), dtype=np.uint8)
-        buffer = io.BytesIO()
-        np.savez(buffer, **stored)
         with written_whole(path) as draft:
-            draft.write_bytes(buffer.getvalue())
+            np.savez(draft, **stored)
         return tree
 
     @staticmethod
     def _read(path: Path) -> Any:
         try:
-            with np.load(path, allow_pickle=False) as file:
-                outline = json.loads(file["outline"].tobytes())
-                return unflatten(outline, {k[7:]: file[k] for k in file.files if k != "outline"})
-        except (OSError, ValueError, KeyError, EOFError) as error:
+            stored = read_arrays(path)
+            outline = json.loads(stored.pop("outline").tobytes())
+            # Copies, because what was read cannot be written to.
+            return unflatten(outline, {name.removeprefix("arrays:"): part.copy() for name, part in stored.items()})
+        except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(f"{path} is damaged ({error}): remove it, and fit again from there.") from error
+
+
+def _mark_in(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())["of"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(f"{path} is damaged ({error}): remove its folder, and fit again.") from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
@@ -41,9 +39,7 @@ def near_pairs(Y: sp.csr_array, k: int) -> sp.csr_array:
     return sp.csr_array((data.ravel(), indices.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
 
 
-def embed(
-    M: sp.csr_array, m: int, *, seed: int, callback: Callable[[int, float], None] | None = None
-) -> tuple[FloatArray, list[float]]:
+def embed(M: sp.csr_array, m: int, *, seed: int) -> tuple[FloatArray, list[float]]:
     """Points Z = U (n, m) such that ``UVᵀ ≈ M`` on the stored entries of M, and the RMSE after each iteration.
 
     Starts from the singular vectors of M, scaled by the roots of the singular values, and alternates gradient steps
@@ -54,11 +50,9 @@ def embed(
     step = 1.0 / (_STEP * max(float(np.linalg.norm(M.data)), np.finfo(float).tiny))
     course: list[float] = []
     best = U
-    for iteration in range(_MAX_ITERATIONS + 1):
+    for _ in range(_MAX_ITERATIONS + 1):
         gradient, squares = _gradient(U, V, M.indptr, M.indices, M.data)
         course.append(float(np.sqrt(squares / max(M.nnz, 1))))
-        if callback is not None:
-            callback(iteration, course[-1])
         if len(course) > 1 and course[-1] > course[-2]:
             break
         best = U
@@ -72,7 +66,9 @@ def embed(
 def _start(M: sp.csr_array, m: int, seed: int) -> tuple[FloatArray, FloatArray]:
     n = M.shape[0]
     rank = min(m, n)
-    if rank < n - 1 and n > 2 * rank:
+    if not M.data.any():  # no row of the cluster has a label, and ARPACK refuses zeros
+        return np.zeros((n, m)), np.zeros((n, m))
+    if n > 2 * rank:
         from scipy.sparse.linalg import svds
 
         v0 = np.random.default_rng(seed).standard_normal(n)

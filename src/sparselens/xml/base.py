@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparselens._validation import FloatArray, check_count, check_rows, unit_rows
+from sparselens._validation import FloatArray, check_count, check_labels, check_rows, unit_rows
 from sparselens.metrics import jain_propensities, precision_at_k
 from sparselens.persist import Storable, rows_checksum
 from sparselens.xml._topk import ranked_rows, row_blocks, top_k
@@ -111,26 +111,6 @@ class MultilabelClassifier(Storable, BaseEstimator):
         tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def check_labels(Y: Any, *, n_rows: int | None = None, name: str = "Y") -> sp.csr_array:
-    """Labels as a canonical CSR array of ones, or an error that says what to mend.
-
-    Examples
-    --------
-    >>> check_labels([[0, 3], [0, 0]]).toarray()
-    array([[0., 1.],
-           [0., 0.]])
-    >>> check_labels([[-1, 1]])
-    Traceback (most recent call last):
-    ...
-    ValueError: Y holds negative values in row 0 (smallest -1) but must be nonnegative...
-    """
-    Y = check_rows(Y, name=name, nonnegative=True)
-    if n_rows is not None and Y.shape[0] != n_rows:
-        raise ValueError(f"X has {n_rows:,} rows but {name} has {Y.shape[0]:,}: pass the labels of the same rows.")
-    Y.data[:] = 1.0
-    return Y
 
 
 def _silent(done: int, total: int, what: str) -> None:

@@ -131,10 +131,8 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
     _trees = ("parts_",)
 
     def _fit(self, X: sp.csr_array, Y: sp.csr_array, callback: Progress) -> None:
-        classifiers = list(self.classifiers) if self.classifiers is not None else default_classifiers()
+        classifiers = self._named_classifiers()
         names = [name for name, _ in classifiers]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"classifiers must be a list of (name, classifier) with different names, got {names}.")
         check_count(self.n_candidates, "n_candidates")
         if not check_positive_float(self.validation_fraction, "validation_fraction") < 1:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}.")
@@ -174,6 +172,17 @@ class BlendClassifier(PartsMixin, MultilabelClassifier):
         )
         with shared_solutions():
             self.parts_ = fitted("all", np.arange(n))
+
+    def _named_classifiers(self) -> list[tuple[str, Any]]:
+        given = default_classifiers() if self.classifiers is None else self.classifiers
+        try:
+            pairs = [(name, classifier) for name, classifier in given]
+            usable = all(isinstance(n, str) and isinstance(c, MultilabelClassifier) for n, c in pairs)
+            if pairs and usable and len(dict(pairs)) == len(pairs):
+                return pairs
+        except (TypeError, ValueError):  # no list, or no pairs
+            pass
+        raise ValueError(f"classifiers must be a list of (name, classifier) with different names, got {given!r}.")
 
     def _candidates(self, X: sp.csr_array, Y: sp.csr_array) -> Candidates:
         blocks = []

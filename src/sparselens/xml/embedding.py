@@ -19,15 +19,17 @@ from sparselens._validation import (
     unit_rows,
 )
 from sparselens.decoders.unrolled import UnrolledDecoder
+from sparselens.encoders.spectral import principal_directions
 from sparselens.xml._parts import Parts, PartsMixin
 from sparselens.xml.base import MultilabelClassifier, Progress, standardised
 from sparselens.xml.linear_map import ridge, with_constant
 from sparselens.xml.neighbors import half_whitening, nearest, votes
-from sparselens.xml.one_vs_all import check_dense_weights
+from sparselens.xml.one_vs_all import check_fits
 
 PREDICTORS = ("neighbors", "decoder", "average")
 _TINY = 1e-2  # of ridge in the refitted decoder: enough against embeddings with dependent columns
-_WHITENED_LABELS = 2000  # the label space itself is whitened up to here: some seconds for its eigenvectors
+_WHOLE_LABEL_SPACE = 2000  # labels up to which neighbours are compared in the whole label space
+_DIRECTIONS = 300  # of a larger one: on Delicious (983 labels) they rank as well as the whole space
 
 
 class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
@@ -56,8 +58,8 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         A neighbour votes with the weight ``max(cosine, 0)^power``; 0 gives everyone one vote, as SLEEC does.
     whiten : bool
         Compare embeddings in the basis of `half_whitening` and not as they are, so that what is frequent among the
-        labels does not drown what tells rows apart. The label space itself (no embedder) is left as it is where there
-        are more than 2,000 labels.
+        labels does not drown what tells rows apart. Of the label space itself (no embedder) the 300 leading directions
+        are kept where there are more than 2,000 labels.
     decoder : "refit" or "own"
         A linear decoder that is fitted to the mapped training rows, so that it knows what predictions look like; or
         the encoder's own, which knows clean embeddings (scaled to their mean length; a final ReLU is left out, since it
@@ -178,7 +180,10 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         encoders = getattr(self, "_held", None) or self._fit_encoders(X, Y, unit, callback)
         features = with_constant(X, self.bias)
         if self.embedder is None:
-            check_dense_weights(X.shape[1], Y.shape[1], "pass an embedder of fewer dimensions")
+            remedy = "pass an embedder of fewer dimensions"
+            check_fits(X.shape[1], Y.shape[1], "features times labels", remedy)
+            if not self.whiten:
+                check_fits(Y.shape[0], Y.shape[1], "rows times labels", f"leave whiten=True, or {remedy}")
             clean = [targets] * self.n_models
             maps = [ridge(features, targets, alpha=self.alpha, method=self.method, tol=self.tol)] * self.n_models
         else:
@@ -187,7 +192,7 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
             maps = np.split(W, self.n_models, axis=1)
         self.labels_ = Y
         self.parts_ = [
-            self._part(encoder, Z, np.ascontiguousarray(own), np.asarray(features @ own))
+            self._part(encoder, Z, np.ascontiguousarray(own), features)
             for encoder, Z, own in zip(encoders, clean, maps, strict=True)
         ]
         self.__dict__.pop("_decoders", None)
@@ -206,15 +211,17 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
             callback(model + 1, self.n_models + 1, "models")
         return encoders
 
-    def _part(self, encoder: Any, clean: Any, W: FloatArray, mapped: FloatArray) -> dict[str, Any]:
+    def _part(self, encoder: Any, clean: Any, W: FloatArray, features: sp.csr_array) -> dict[str, Any]:
         """A model: what it needs to embed a row, and to come back by neighbours and by a decoder."""
-        part = {"embedder": encoder, "W": W, "Z": mapped, "scale": 1.0}
-        if self.whiten and (encoder is not None or W.shape[1] <= _WHITENED_LABELS):
-            moment = clean.T @ clean
-            moment = moment.toarray() if sp.issparse(moment) else moment
-            part["basis"] = half_whitening(moment, getattr(encoder, "components_", None))
-            part["Z"] = mapped @ part["basis"]
-        if encoder is None or self.predictor == "neighbors":
+        part = {"embedder": encoder, "W": W, "scale": 1.0}
+        if self.whiten:
+            part["basis"] = _basis(encoder, clean)
+        if encoder is None:
+            part["Z"] = features @ (W @ part["basis"] if self.whiten else W)  # rows times labels are never held
+            return part
+        mapped = np.asarray(features @ W)
+        part["Z"] = mapped @ part["basis"] if self.whiten else mapped
+        if self.predictor == "neighbors":
             return part
         if self.decoder == "refit":
             part["D"] = ridge(sp.csr_array(mapped), self.labels_, alpha=_TINY, method="cholesky")
@@ -268,6 +275,17 @@ class EmbeddingClassifier(PartsMixin, MultilabelClassifier):
         return self.n_labels_ * 4
 
 
+def _basis(encoder: Any, clean: Any) -> FloatArray:
+    """The basis in which neighbours are compared; `clean` are the embeddings, or the label rows without an encoder."""
+    if encoder is None and clean.nnz and clean.shape[1] > _WHOLE_LABEL_SPACE:
+        directions, values = principal_directions(clean, min(_DIRECTIONS, *clean.shape))
+        kept = values > 1e-5 * values[0]
+        return np.ascontiguousarray(directions[kept].T / np.sqrt(values[kept]))  # λ^(−1/4) for λ = values²
+    moment = clean.T @ clean
+    moment = moment.toarray() if sp.issparse(moment) else moment
+    return half_whitening(moment, getattr(encoder, "components_", None))
+
+
 def own_decoder(encoder: Any) -> Any:
     """The decoder that the encoder trained, without its last ReLU; where it trained none, its default one."""
     decoder = getattr(encoder, "decoder_", None)
@@ -277,6 +295,8 @@ def own_decoder(encoder: Any) -> Any:
 
 
 def _seeded(embedder: Any, seed: int) -> Any:
+    if isinstance(embedder, type) or not hasattr(embedder, "transform"):
+        raise TypeError(f"embedder must be an encoder such as PCAEncoder(n_components=100), got {embedder!r}.")
     own = clone(embedder)
     if "random_state" in own.get_params(deep=False):
         own.set_params(random_state=seed)

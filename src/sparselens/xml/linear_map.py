@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
@@ -15,9 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from sparselens._validation import FloatArray, check_choice, check_positive_float, check_rows
 from sparselens.persist import Storable, rows_checksum
 from sparselens.recovery import SparselensError
+from sparselens.xml._topk import row_blocks
 
 _CHOLESKY_FEATURES = 6000  # up to here the Gram matrix of the features takes 0.3 GB and some seconds
 _MAX_ITERATIONS = 1000
+_CELLS = 2**24  # right-hand sides that are solved for at a time (128 MB, and three more such arrays)
 
 
 def ridge(
@@ -27,7 +29,6 @@ def ridge(
     alpha: float = 1.0,
     method: str = "auto",
     tol: float = 1e-6,
-    callback: Callable[[int, float], None] | None = None,
 ) -> FloatArray:
     """The matrix W (p, m) that minimises ``‖XW − Z‖_F² + alpha ‖W‖_F²``.
 
@@ -43,8 +44,6 @@ def ridge(
         6,000 features.
     tol : float
         "cg" stops when the residual of every column is below `tol` times its right-hand side.
-    callback : callable, optional
-        Called with the iteration and the largest relative residual.
 
     Examples
     --------
@@ -62,7 +61,7 @@ def ridge(
         key = (rows_checksum(X), rows_checksum(sp.csr_array(Z)), alpha, cholesky, tol)
         if key in known:
             return known[key]
-    W = _by_cholesky(X, Z, alpha) if cholesky else _by_conjugate_gradients(X, Z, alpha, tol, callback)
+    W = _by_cholesky(X, Z, alpha) if cholesky else _by_conjugate_gradients(X, Z, alpha, tol)
     if known is not None and key is not None:
         known[key] = W
     return W
@@ -91,21 +90,27 @@ def _by_cholesky(X: sp.csr_array, Z: Any, alpha: float) -> FloatArray:
     return np.asarray(cho_solve(cho_factor(gram, overwrite_a=True), target, overwrite_b=True), dtype=np.float64)
 
 
-def _by_conjugate_gradients(
-    X: sp.csr_array, Z: Any, alpha: float, tol: float, callback: Callable[[int, float], None] | None
-) -> FloatArray:
+def _by_conjugate_gradients(X: sp.csr_array, Z: Any, alpha: float, tol: float) -> FloatArray:
     """Every column is a problem of its own with its own step lengths; they share the products with X."""
-    R = Z.toarray() if sp.issparse(Z) else np.array(Z, dtype=np.float64)
     X_t = sp.csr_array(X.T)  # CSR both ways: a product with a CSC matrix scatters
+    if not sp.issparse(Z):
+        return _descend(X, X_t, np.array(Z, dtype=np.float64), alpha, tol)
+    Z = sp.csc_array(Z)
+    W = np.empty((X.shape[1], Z.shape[1]))
+    for columns in row_blocks(Z.shape[1], Z.shape[0], cells=_CELLS):  # rows times labels are never held
+        W[:, columns] = _descend(X, X_t, Z[:, columns].toarray(order="C"), alpha, tol)
+    return W
+
+
+def _descend(X: sp.csr_array, X_t: sp.csr_array, R: FloatArray, alpha: float, tol: float) -> FloatArray:
+    """The solution for the right-hand sides R, which are used up."""
     size = np.linalg.norm(R, axis=0)
     size[size == 0] = 1.0
     U = np.zeros_like(R)
     P = R.copy()
     squared = np.einsum("ij,ij->j", R, R)
-    for iteration in range(_MAX_ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         worst = float((np.sqrt(squared) / size).max(initial=0.0))
-        if callback is not None:
-            callback(iteration, worst)
         if worst <= tol:
             return np.asarray(X_t @ U)
         Q = X @ (X_t @ P) + alpha * P

@@ -74,9 +74,8 @@ def nearest(
     """
     check_choice(metric, "metric", ("euclidean", "cosine"))
     k = min(k, len(points))
-    norms = np.linalg.norm(points, axis=1)
     squares = np.einsum("ij,ij->i", points, points)
-    scale = np.where(norms > 0, norms, 1.0)
+    scale = np.sqrt(np.where(squares > 0, squares, 1.0))
     indices = np.empty((len(queries), k), dtype=np.int64)
     cosines = np.empty((len(queries), k))
     for rows in row_blocks(len(queries), len(points)):

@@ -13,14 +13,14 @@ from sparselens.xml._parts import Parts, PartsMixin
 from sparselens.xml.base import MultilabelClassifier, Progress
 from sparselens.xml.linear_map import ridge, with_constant
 
-_DENSE_WEIGHTS = 2**28  # numbers (2 GB) up to which weights may stay dense
+_DENSE = 2**28  # numbers (2 GB) up to which a matrix may stay dense
 
 
-def check_dense_weights(n_features: int, n_labels: int, remedy: str) -> None:
-    """Raise an error where a dense matrix of weights would not fit into memory."""
-    if n_features * n_labels > _DENSE_WEIGHTS:
-        size = n_features * n_labels * 8 / 1e9
-        raise ValueError(f"{n_features:,} features times {n_labels:,} labels make {size:.0f} GB of weights: {remedy}.")
+def check_fits(n: int, n_labels: int, what: str, remedy: str) -> None:
+    """Raise an error where a dense matrix (n, n_labels) would not fit into memory."""
+    if n * n_labels > _DENSE:
+        size = n * n_labels * 8 / 1e9
+        raise ValueError(f"{what} ({n:,} x {n_labels:,}) make a dense matrix of {size:.0f} GB: {remedy}.")
 
 
 class RidgeOneVsAll(PartsMixin, MultilabelClassifier):
@@ -86,9 +86,8 @@ class RidgeOneVsAll(PartsMixin, MultilabelClassifier):
         prune = check_positive_float(self.prune, "prune", allow_zero=True)
         bias = check_positive_float(self.bias, "bias", allow_zero=True)
         if prune == 0:
-            check_dense_weights(
-                X.shape[1], Y.shape[1], "set prune (0.01, say) to store them sparse, or embed the labels"
-            )
+            remedy = "set prune (0.01, say) to store the weights sparse, or embed the labels"
+            check_fits(X.shape[1], Y.shape[1], "features times labels", remedy)
         kept = Parts(self.checkpoint, self, X, Y)
         X, columns = with_constant(X, bias), sp.csc_array(Y)
         self.parts_: list[Any] = []
