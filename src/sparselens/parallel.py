@@ -87,7 +87,7 @@ def _map_processes(function: Callable[[Item], Result], items: Iterable[Item], n_
     from joblib.externals.loky.backend.reduction import dumps
 
     executor = get_reusable_executor(
-        max_workers=n_jobs, timeout=_IDLE, env=_ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
+        max_workers=n_jobs, timeout=_IDLE, env=_ONE_THREAD, initializer=end_with, initargs=(os.getpid(),)
     )
     waiting: deque[Any] = deque()
     with TemporaryDirectory(prefix="sparselens-") as folder:
@@ -110,7 +110,7 @@ def _map_processes(function: Callable[[Item], Result], items: Iterable[Item], n_
                 future.cancel()
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """End this process soon after the one that started it, even where that was killed and could tell nobody."""
 
     def watch() -> None:
