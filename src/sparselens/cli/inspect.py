@@ -202,6 +202,5 @@ def model_page(facts: dict[str, Any], name: str) -> str:
         if history.get("epoch"):
             body.append(page.figure(lambda theme: plots.training_curve(history, theme=theme), "The losses."))
         body.append(page.table(header, lines))
-    return page.page(
-        f"Model {name}", facts["report"] or f"{facts['encoder']} with {facts['n_measurements']:,} measurements", body
-    )
+    lead = facts["report"] or f"{facts['encoder']} with {facts['n_measurements']:,} measurements"
+    return page.page(f"Model {name}", lead[0].upper() + lead[1:], body)
