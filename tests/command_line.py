@@ -27,5 +27,5 @@ def command(*arguments: Any) -> Ended:
     if error is None or isinstance(error, SystemExit):
         return Ended(result.exit_code, result.stdout, result.stderr)
     if isinstance(error, Exception):
-        return Ended(codes.code_of(error), result.stdout, codes.sentence_of(error))
+        return Ended(codes.code_of(error), result.stdout, result.stderr + codes.sentence_of(error))
     raise error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -158,3 +159,18 @@ def test_no_scheduler_at_an_address_is_said(monkeypatch):
     monkeypatch.setattr(parallel, "_PATIENCE", 0.5)
     with pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9 .*'dask scheduler'"):
         list(map_in_order(square, [1], engine="dask", scheduler="tcp://127.0.0.1:9"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of a POSIX system")
+def test_processes_end_with_the_one_that_started_them_even_where_that_was_killed():
+    code = (
+        "import sparselens.parallel as p, sys; p._IDLE = 10_000; each = p.map_in_order(abs, [-1] * 100, n_jobs=2); "
+        "print(next(each), flush=True); sys.stdin.read()"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stdout.readline() == b"1\n"
+    running.kill()
+    running.communicate(timeout=100)  # its processes have the same outputs: this returns when they have ended as well
+    assert running.returncode == -signal.SIGKILL

@@ -26,17 +26,34 @@ def written_whole(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file to write.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp" + path.suffix)
-    os.close(handle)
-    draft = Path(name)
+    draft = None
     try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp" + path.suffix)
+        os.close(handle)
+        draft = Path(name)
         yield draft
         draft.chmod(0o666 & ~_umask())
         with open(draft, "rb") as file:  # on the disk before it has the name, so that a power cut cannot leave it empty
             os.fsync(file.fileno())
         os.replace(draft, path)
+    except OSError as error:
+        if error.errno is not None and (draft is None or error.filename in (None, str(draft))):
+            error.filename = str(path)  # the file that a person knows, not its draft
+        raise
     finally:
-        draft.unlink(missing_ok=True)
+        if draft is not None:
+            draft.unlink(missing_ok=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder, and raise an error that names it where no file can be made in it, before any work is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".writable."):
+            pass
+    except OSError as error:
+        error.filename = str(folder)
+        raise
 
 
 def _umask() -> int:

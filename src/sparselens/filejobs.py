@@ -295,7 +295,7 @@ class _Run:
         work = partial(call_in_worker, uuid4().hex, self.make)
         blocks = self.rows.blocks(size, start=start)
         items = zip(range(start, n, size), blocks, strict=True)
-        results = map_in_order(work, items, n_jobs=self.n_jobs or 1, engine=self.engine, scheduler=self.scheduler)
+        results = map_in_order(work, items, n_jobs=self.n_jobs, engine=self.engine, scheduler=self.scheduler)
         done = start
         if self.callback is not None:
             self.callback(done, n)

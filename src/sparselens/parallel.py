@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -44,7 +45,7 @@ def map_in_order(
     function: Callable[[Item], Result],
     items: Iterable[Item],
     *,
-    n_jobs: int = 1,
+    n_jobs: int | None = 1,
     engine: str = "processes",
     scheduler: str | None = None,
 ) -> Iterator[Result]:
@@ -57,7 +58,7 @@ def map_in_order(
     function : callable
         It travels once to each process or worker, however many items there are.
     items : iterable
-    n_jobs : int
+    n_jobs : int or None
         Processes of this machine; with one, nothing is started.
     engine : "processes" or "dask"
     scheduler : str, optional
@@ -85,7 +86,9 @@ def _map_processes(function: Callable[[Item], Result], items: Iterable[Item], n_
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.backend.reduction import dumps
 
-    executor = get_reusable_executor(max_workers=n_jobs, timeout=_IDLE, env=_ONE_THREAD)
+    executor = get_reusable_executor(
+        max_workers=n_jobs, timeout=_IDLE, env=_ONE_THREAD, initializer=end_with, initargs=(os.getpid(),)
+    )
     waiting: deque[Any] = deque()
     with TemporaryDirectory(prefix="sparselens-") as folder:
         stored = Path(folder) / uuid4().hex
@@ -105,6 +108,17 @@ def _map_processes(function: Callable[[Item], Result], items: Iterable[Item], n_
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def end_with(parent: int) -> None:
+    """End this process soon after the one that started it, even where that was killed and could tell nobody."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 _functions: dict[str, Callable[[Any], Any]] = {}  # the one function of this process, by the file it came in

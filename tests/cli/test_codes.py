@@ -40,7 +40,7 @@ def test_bad_input_is_told_from_a_failure(error, code):
 
 def test_every_code_has_a_meaning():
     assert set(codes.MEANING) == {
-        codes.DONE, codes.UNCERTIFIED, codes.BAD_INPUT, codes.FAILED, codes.INTERRUPTED
+        codes.DONE, codes.UNCERTIFIED, codes.BAD_INPUT, codes.FAILED, codes.INTERRUPTED, codes.TERMINATED
     }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 import sparselens as sl
 from helpers import sparse_rows
+from sparselens._parts import Parts
 from sparselens.cli.main import main
 
 X = sparse_rows(60, 30, 3, seed=0)
@@ -120,3 +121,13 @@ def test_ctrl_c_keeps_the_rows_and_resume_goes_on(home):
     assert report["n_certified"] == 24_000
     assert command(*arguments[:4], "whole.npz", "--block-rows", "20", cwd=home).returncode == 0
     assert (home / "back.npz").read_bytes() == (home / "whole.npz").read_bytes()
+
+
+def test_a_second_writer_is_not_told_that_the_rows_of_the_first_are_its_own(home):
+    assert command("encode", "model", "x.npz", "-o", "y.npz", cwd=home).returncode == 0
+    with Parts(home / "back.npz", {"a": ("<f8", ())}, job={}, resume=False) as first:
+        first.append(1, {"a": np.zeros(1)}, {})
+        result = command("decode", "model", "y.npz", "-o", "back.npz", cwd=home)
+    assert result.returncode == 2
+    assert "another process is writing back.npz: wait for it, or choose another name" in result.stderr
+    assert "--resume" not in result.stderr

@@ -176,7 +176,19 @@ def test_a_full_disk_leaves_no_model_and_says_so(rows, tmp_path, monkeypatch):
     ended = command("fit", rows, "-m", 8, "-o", tmp_path / "model", *FAST)
     assert ended.code == codes.FAILED
     assert "no space left on device: make room and run the command again" in ended.error
-    assert names(tmp_path) == ["model.unfinished", "rows.npz"]  # with --resume the training is not done again
+    assert "the same command with --resume goes on" in ended.error  # and the training is not done again
+    assert names(tmp_path) == ["model.unfinished", "rows.npz"]
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(rows, tmp_path, monkeypatch):
+    def full(path):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("sparselens._checkpoint.written_whole", full)
+    ended = command("fit", rows, "-m", 8, "-o", tmp_path / "model", *FAST)
+    assert ended.code == codes.FAILED
+    assert "--resume" not in ended.error
+    assert names(tmp_path) == ["rows.npz"]
 
 
 def test_resuming_a_finished_fit_does_nothing(rows, tmp_path):
@@ -221,12 +233,12 @@ def test_control_c_ends_a_process_with_130_and_no_half_written_model(rows, tmp_p
          "--set", "max_steps=4000"],
         stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONFAULTHANDLER": ""},
     )  # fmt: skip
-    while not state.exists() and process.poll() is None:  # the first stage of the search has been kept
+    while not any(state.rglob("*.json")) and process.poll() is None:  # the first stage of the search has been kept
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]
     assert process.returncode == codes.INTERRUPTED, said
-    assert "go on with the same command and --resume" in said
+    assert "what was learned is kept: the same command with --resume goes on" in said
     assert "stopped before the end" in said
     assert "Traceback" not in said
     assert names(tmp_path) == ["model.unfinished", "rows.npz"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import gaussian
-from sparselens.experiments import inspection
+from sparselens.experiments import inspection, plots
 from sparselens.experiments.inspection import matrix_facts, training_table
 
 
@@ -65,3 +65,16 @@ def test_a_long_history_keeps_some_twenty_lines_and_the_last():
     assert len(lines) == 20
     assert lines[-1] == ["100", "0.5", "0.25"]
     assert training_table({}) == ([], [])
+
+
+def test_counts_have_whole_numbers_on_their_axis():
+    losses = {"epoch": [10, 20, 30], "train_loss": [3.0, 2.0, 1.0], "valid_loss": [3.0, 2.0, 1.5]}
+    for drawn in (plots.spectrum({"singular_values": [1.0] * 20}), plots.training_curve(losses)):
+        assert all(tick == round(tick) for tick in drawn.axes[0].get_xticks())
+
+
+def test_the_legend_of_the_recovery_curve_covers_no_curve():
+    rows = [{"encoder": name, "m": m, "exact": 0.5, "rmse": 0.5} for name in ("Certificate", "PCA") for m in (1, 2)]
+    drawn = plots.recovery_curve(rows)
+    assert [axis.get_legend() for axis in drawn.axes] == [None, None]
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["Certificate", "PCA"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -162,6 +163,15 @@ def test_points_that_are_there_are_not_measured_again(planned, monkeypatch):
     forbid_training(monkeypatch)
     again = plan(blocks(600, seed=0), folder=folder, **FAST)
     assert again.as_dict() == answer.as_dict()
+
+
+def test_a_plan_that_was_moved_names_its_models_where_they_are(planned, tmp_path, monkeypatch):
+    answer, folder = planned
+    shutil.copytree(folder, tmp_path / "moved")
+    forbid_training(monkeypatch)
+    again = plan(blocks(600, seed=0), folder=tmp_path / "moved", **FAST)
+    assert again.models == {m: str(tmp_path / "moved" / "models" / f"m-{m}") for m in answer.models}
+    assert all(sl.load(where).n_components == m for m, where in again.models.items())
 
 
 def test_a_killed_plan_goes_on_and_ends_with_the_same_answer(planned, tmp_path):

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from sparselens.cli.sources import open_source
+from sparselens.cli.options import AsJson
+from sparselens.cli.sources import check_nonnegative, open_source
 
 
 def bench(
     source: Annotated[
-        str | None, typer.Argument(metavar="[DATA]", help="Rows of your own; by default Synthetic1.")
+        str | None, typer.Argument(metavar="DATA", help="Rows of your own; by default Synthetic1.")
     ] = None,
     m: Annotated[list[int] | None, typer.Option("--measurements", "-m", min=1, help="m; may be repeated.")] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of a round.")] = 40,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the fastest of each solver counts.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the matrices and of the rows.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Time exact decoding on this machine against scipy's HiGHS: identical linear programs, one thread, in turns.
 
@@ -38,8 +39,7 @@ def bench(
             raise ValueError("say how many measurements: sparselens bench DATA -m 60.")
         data = open_source(source)
         X = data.part("test" if data.dataset is not None else None)
-        if X.nnz and X.data.min() < 0:
-            raise ValueError(f"{data.name} holds negative values: this benchmark solves the nonnegative problem.")
+        check_nonnegative(X, data.name, "this benchmark")
         cases = [(data.name, X, each) for each in m]
     for name, X, each in cases:
         if each > X.shape[1]:

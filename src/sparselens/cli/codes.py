@@ -8,8 +8,8 @@ DONE = 0
 UNCERTIFIED = 1  # the work is done and written, but some rows carry no proof
 BAD_INPUT = 2  # an argument, a file or a folder is not what it should be: the message says what to mend
 FAILED = 3  # the input was right, but the work could not be finished
-INTERRUPTED = 130  # Ctrl-C; 143 where the process was asked to end (SIGTERM)
-TERMINATED = 143
+INTERRUPTED = 130  # Ctrl-C
+TERMINATED = 143  # SIGTERM
 
 MEANING = {
     DONE: "done; every decoded row is certified",
@@ -17,6 +17,7 @@ MEANING = {
     BAD_INPUT: "bad input: an argument, a file or a folder is not what it should be; nothing was written",
     FAILED: "the work failed (disk full, training diverged, an error of ours)",
     INTERRUPTED: "interrupted (Ctrl-C); no half-written file is left",
+    TERMINATED: "asked to end (SIGTERM); no half-written file is left",
 }
 
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
@@ -49,6 +50,17 @@ def code_of(error: Exception) -> int:
     if isinstance(error, (UnicodeError, ValueError, TypeError)):
         return BAD_INPUT
     return FAILED
+
+
+def cut_short(error: BaseException) -> bool:
+    """Whether work was stopped or failed on its way, so that there may be something to go on from.
+
+    Examples
+    --------
+    >>> cut_short(Interrupted(INTERRUPTED)), cut_short(OSError(errno.ENOSPC, "No space left")), cut_short(ValueError())
+    (True, True, False)
+    """
+    return not isinstance(error, Exception) or code_of(error) == FAILED
 
 
 def sentence_of(error: Exception) -> str:

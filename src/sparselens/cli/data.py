@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sparselens.cli.sources import PARTS, check_word, open_source
+from sparselens.cli.options import AllParts, AsJson, Data, Format
+from sparselens.cli.sources import PARTS, check_word, counted, open_source
 
 app = typer.Typer(help="List data sets, look into one, or convert a file.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_(as_json: AsJson = False) -> None:
     """List every data set that has a name, and which file it needs.
 
     Example: sparselens data list
@@ -33,27 +34,32 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
 
 @app.command()
 def info(
-    name: Annotated[str, typer.Argument(help="A data set's name, or a file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    source: Data,
+    format_: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say what a data set or a file holds: sizes, nonzeros, structure, provenance.
 
     Example: sparselens data info synthetic1
     """
-    facts = _facts(name)
+    facts = _facts(source, format_)
     if as_json:
         typer.echo(json.dumps(facts))
         return
     width = max(map(len, facts))
+    if isinstance(rows := facts["rows"], dict):
+        facts["rows"] = ", ".join(f"{n:,} {part}" for part, n in rows.items())
     for key, value in facts.items():
         typer.echo(f"{key:<{width}}  {value}")
 
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(help="A data set's name, or a file.")],
+    source: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write (CSR, float64).")],
-    part: Annotated[str, typer.Option(help="Of a data set: train, valid, test or all.")] = "all",
+    part: AllParts = "all",
+    format_: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a data set's rows, or those of any file that can be read, as a CSR .npz file.
 
@@ -61,21 +67,25 @@ def convert(
     """
     import scipy.sparse as sp
 
-    from sparselens._files import written_whole
+    from sparselens._files import check_writable, written_whole
 
     if out.suffix != ".npz":
         raise ValueError(f"{out} does not end in .npz: name the file to write with that ending.")
     check_word(part, "--part", PARTS)
-    X = open_source(source).part(part)
+    check_writable(out.parent)
+    X = open_source(source, format=format_).part(part)
     with written_whole(out) as draft:
         sp.save_npz(draft, X)
-    typer.echo(f"{out}: {X.shape[0]:,} rows, {X.shape[1]:,} columns, {X.nnz:,} nonzeros")
+    if as_json:
+        typer.echo(json.dumps({"path": str(out), "rows": X.shape[0], "columns": X.shape[1], "nonzeros": X.nnz}))
+        return
+    typer.echo(f"{out}: {counted(X.shape[0], 'row')}, {counted(X.shape[1], 'column')}, {counted(X.nnz, 'nonzero')}")
 
 
-def _facts(source: str) -> dict[str, Any]:
+def _facts(source: str, file_format: str | None) -> dict[str, Any]:
     import numpy as np
 
-    loaded = open_source(source)
+    loaded = open_source(source, format=file_format)
     X = loaded.part(None if loaded.dataset is None else "train")
     nonzeros = np.diff(X.indptr)
     facts: dict[str, Any] = {"name": source}

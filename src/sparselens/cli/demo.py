@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparselens.cli.options import AsJson
+
 if TYPE_CHECKING:
     from sparselens.experiments.demo import DemoResult
 
@@ -26,7 +28,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the table.")] = Path("demo"),
     rows: Annotated[int, typer.Option(min=1, max=2000, help="Test rows to decode for each matrix and m.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data set and of the matrices.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Encode and decode a synthetic data set with several matrices; print a table and write one page.
 
@@ -34,7 +36,7 @@ def demo(
     """
     import torch
 
-    from sparselens._files import written_whole
+    from sparselens._files import check_writable, written_whole
     from sparselens.cli.progress import progress
     from sparselens.experiments.demo import run_demo
     from sparselens.experiments.plots import recovery_curve, save
@@ -42,6 +44,7 @@ def demo(
     # The matrices are small: a second thread gains nothing, and costs a lot where the machine has other work.
     torch.set_num_threads(1)
     start = time.perf_counter()
+    check_writable(out)
     with progress("demo") as update:
         result = run_demo(n_test=rows, random_state=seed, callback=update)
     for name, content in (

@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparselens.cli import codes
-from sparselens.cli.sources import PARTS, check_word, open_model, open_source
+from sparselens.cli.options import AllParts, AsJson, Format, Jobs, Model
+from sparselens.cli.sources import PARTS, check_file, check_word, open_encoder, open_source
 
 if TYPE_CHECKING:
     from sparselens.filejobs import FileReport
 
-Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="The folder of a model that `sparselens fit` or enc.save wrote.")
-]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run to the same file stopped.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes of this machine; -1 is all processors.")]
 EngineName = Annotated[str, typer.Option("--engine", help="processes, or dask for a Dask cluster.")]
 Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of the Dask scheduler: tcp://host:8786.")]
 BlockRows = Annotated[int | None, typer.Option("--block-rows", min=1, help="Rows at once; memory grows with it.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def encode(
@@ -34,8 +30,8 @@ def encode(
     lossless: Annotated[
         bool, typer.Option("--lossless", help="Keep rows that would not come back aside: decode returns every row.")
     ] = False,
-    file_format: Annotated[str | None, typer.Option("--format", help="Of the file, where its name misleads.")] = None,
-    part: Annotated[str, typer.Option(help="Of a data set: train, valid, test or all.")] = "all",
+    format_: Format = None,
+    part: AllParts = "all",
     resume: Resume = False,
     jobs: Jobs = 1,
     engine: EngineName = "processes",
@@ -49,15 +45,15 @@ def encode(
     """
     from sparselens.filejobs import encode_file
 
-    encoder = open_model(model)
-    rows = _rows(data, part, file_format)
+    encoder = open_encoder(model)
+    rows = _rows(data, part, format_)
     with _resumable(out, "encode") as update:
         report = encode_file(
             encoder,
             rows,
             out,
             lossless=lossless,
-            format=file_format,
+            format=format_,
             resume=resume,
             n_jobs=jobs,
             engine=engine,
@@ -94,7 +90,8 @@ def decode(
     """
     from sparselens.filejobs import decode_file
 
-    encoder = open_model(model)
+    encoder = open_encoder(model)
+    check_file(measurements)
     with _resumable(out, "decode") as update:
         report = decode_file(
             encoder,
@@ -132,9 +129,9 @@ def _resumable(out: Path, title: str) -> Iterator[Callable[[int, int], None]]:
     try:
         with progress(title) as update:
             yield update  # type: ignore[misc]  # a bar takes a text as well
-    except BaseException:
+    except BaseException as error:
         manifest = out.parent / f".{out.name}.parts" / "manifest.json"
-        if manifest.exists():
+        if codes.cut_short(error) and manifest.exists():
             typer.echo(
                 f"sparselens: {json.loads(manifest.read_bytes())['rows']:,} rows are kept in {manifest.parent}: "
                 "the same command with --resume goes on from there.",

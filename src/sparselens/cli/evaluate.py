@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparselens.cli import codes
-from sparselens.cli.sources import check_columns, check_word, counted, open_model, open_source
+from sparselens.cli.options import AsJson, Data, Format, Jobs, Model, Part
+from sparselens.cli.sources import check_columns, check_word, counted, open_encoder, open_source
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -20,21 +21,17 @@ _CHUNK = 16_384  # rows whose measurements are held at once
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that fit wrote.")],
-    source: Annotated[str, typer.Argument(metavar="DATA", help="A data set's name, or a file.")],
-    part: Annotated[
-        str | None, typer.Option(help="Of a data set: train, valid, test or all; test where nothing is said.")
-    ] = None,
+    model: Model,
+    source: Data,
+    part: Part = None,
     decoder: Annotated[str, typer.Option("--decoder", "-d", help=f"One of {', '.join(DECODERS)}.")] = "default",
     sparsity: Annotated[
         int | None, typer.Option(min=1, help="Nonzeros a row, for omp and cosamp; by default the most of any row.")
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Decode the first rows only.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes that decode; -1 is all processors.")] = 1,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Format of the file where its name does not say.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    jobs: Jobs = 1,
+    format_: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Encode rows, decode them, and say how many came back exactly.
 
@@ -48,7 +45,7 @@ def evaluate(
     from sparselens.decoders.l1 import L1Decoder
 
     check_word(decoder, "--decoder", DECODERS)
-    encoder = open_model(model)
+    encoder = open_encoder(model)
     data = open_source(source, format=format_, categories=getattr(encoder, "categories_", None))
     part = "test" if part is None and data.dataset is not None else part
     X = data.part(part)

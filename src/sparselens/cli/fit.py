@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparselens.cli import codes
+from sparselens.cli.options import AsJson, Data, Format
 from sparselens.cli.sources import Source, check_word, counted, open_source
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _SHOWN_ROWS = 1024  # validation rows that are decoded at the end
 
 
 def fit(
-    source: Annotated[str, typer.Argument(metavar="DATA", help="A data set's name, or a file.")],
+    source: Data,
     m: Annotated[int, typer.Option("--measurements", "-m", min=1, help="Measurements m: numbers a row is reduced to.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")],
     encoder: Annotated[str, typer.Option("--encoder", "-e", help=f"One of {', '.join(ENCODERS)}.")] = "certificate",
@@ -54,12 +55,10 @@ def fit(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the encoder, NAME=VALUE; may be repeated.")
     ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Format of the file where its name does not say.")
-    ] = None,
+    format_: Format = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed fit was.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn m measurements from sparse rows and write them as a model folder.
 
@@ -97,15 +96,17 @@ def fit(
         with progress("decode") as update:
             facts = {"data": data.name, "rows_sha256": _sha256(data), "seconds": time.perf_counter() - start}
             figures = _validation(model, X_valid, update)
-    except codes.Interrupted:
-        if keep.exists():
-            typer.echo("go on with the same command and --resume.", err=True)
+        if "checkpoint" in model.get_params():
+            model.set_params(checkpoint=None)
+        if data.categories is not None:
+            model.categories_ = data.categories  # so that other tables are encoded in the same way
+        save_whole(model, out, metrics=facts | {"validation": figures}, replace=overwrite)
+    except BaseException as error:
+        if not any(path.is_file() for path in keep.rglob("*")):
+            shutil.rmtree(keep, ignore_errors=True)
+        elif codes.cut_short(error):
+            typer.echo("sparselens: what was learned is kept: the same command with --resume goes on.", err=True)
         raise
-    if "checkpoint" in model.get_params():
-        model.set_params(checkpoint=None)
-    if data.categories is not None:
-        model.categories_ = data.categories  # so that other tables are encoded in the same way
-    save_whole(model, out, metrics=facts | {"validation": figures}, replace=overwrite)
     shutil.rmtree(keep, ignore_errors=True)
     _report(model, data, X, X_valid, out, figures, time.perf_counter() - start, as_json)
 
@@ -151,6 +152,8 @@ def _value(text: str) -> Any:
 
 def check_output(out: Path, *, replace: bool) -> None:
     """Refuse a folder that cannot be written before any work is done."""
+    from sparselens._files import check_writable
+
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"{out} is a file: name a folder for the model.")
     if out.is_dir() and any(out.iterdir()):
@@ -159,12 +162,7 @@ def check_output(out: Path, *, replace: bool) -> None:
             raise FileExistsError(f"{out} holds something else than a model ({first!r}): choose another folder.")
         if not replace:
             raise FileExistsError(f"{out} holds a model already: choose another folder, or replace it by --overwrite.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}."):
-            pass
-    except OSError as error:  # name the folder, not what was tried in it
-        raise OSError(error.errno, error.strerror, str(out.parent)) from None
+    check_writable(out.parent)
 
 
 def checkpoint_of(out: Path) -> Path:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparselens.cli.sources import check_columns, counted, open_model, open_source
+from sparselens.cli.options import AsJson, Format, Model, Part
+from sparselens.cli.sources import check_columns, counted, open_encoder, open_source
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -17,31 +18,30 @@ _CHUNK = 2048  # rows that are certified at once
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that fit wrote.")],
+    model: Model,
     source: Annotated[
         str | None, typer.Option("--data", metavar="DATA", help="Say which rows of this file will come back.")
     ] = None,
-    part: Annotated[
-        str | None, typer.Option(help="Of a data set: train, valid, test or all; test where nothing is said.")
-    ] = None,
+    part: Part = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Take the first rows only.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A page (.html) or a picture of the matrix (.png).")
     ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Format of the file where its name does not say.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    format_: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Look into a model: singular values, column norms, coherence, training, and what it promises for a file.
 
     Example: sparselens inspect model --data amazon -o model.html
     """
+    from sparselens._files import check_writable
     from sparselens.persist import read_manifest
 
     if out is not None and out.suffix not in (".html", ".png"):
         raise ValueError(f"{out} must end in .html (a page) or .png (a picture of the matrix).")
-    encoder, manifest = open_model(model), read_manifest(model)
+    if out is not None:
+        check_writable(out.parent)
+    encoder, manifest = open_encoder(model), read_manifest(model)
     if out is not None and out.suffix == ".png" and not hasattr(encoder, "components_"):
         raise ValueError(f"{type(encoder).__name__} has no measurement matrix to draw: ask for a page (.html).")
     facts = model_facts(encoder, manifest)
@@ -202,6 +202,5 @@ def model_page(facts: dict[str, Any], name: str) -> str:
         if history.get("epoch"):
             body.append(page.figure(lambda theme: plots.training_curve(history, theme=theme), "The losses."))
         body.append(page.table(header, lines))
-    return page.page(
-        f"Model {name}", facts["report"] or f"{facts['encoder']} with {facts['n_measurements']:,} measurements", body
-    )
+    lead = facts["report"] or f"{facts['encoder']} with {facts['n_measurements']:,} measurements"
+    return page.page(f"Model {name}", lead[0].upper() + lead[1:], body)

@@ -16,6 +16,7 @@ app = typer.Typer(
     name="sparselens",
     help="Learn the few linear measurements that sparse data needs, and get every vector back exactly, with a proof.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # which fills the lines of a paragraph
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

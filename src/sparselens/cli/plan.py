@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparselens.cli import codes
-from sparselens.cli.sources import Source, counted, open_source
+from sparselens.cli.options import AsJson, Data, Format, Jobs
+from sparselens.cli.sources import Source, check_nonnegative, counted, open_source
 
 if TYPE_CHECKING:
     from sparselens.data.onehot import Categories
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    source: Annotated[str, typer.Argument(metavar="DATA", help="A data set's name, or a file.")],
+    source: Data,
     target: Annotated[
         float, typer.Option("--target", "-t", min=0.01, max=0.9999, help="Part of the rows that must come back.")
     ] = 0.99,
@@ -34,12 +35,10 @@ def plan(
     max_steps: Annotated[int | None, typer.Option(min=1, help="Steps of a training; fewer is faster.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the matrices.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes that decode; -1 is all processors.")] = 1,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Format of the file where its name does not say.")
-    ] = None,
+    jobs: Jobs = 1,
+    format_: Format = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Forget the points that the folder holds.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how many measurements the rows need for a target, and whether learning beats a random matrix.
 
@@ -59,6 +58,7 @@ def plan(
         (out / "points.json").unlink()
         shutil.rmtree(out / "models", ignore_errors=True)
     X, X_valid, X_held_out = rows_of(data)
+    check_nonnegative(X, data.name, "a plan")
     try:
         with progress("plan") as update:
             answer = experiment.plan(
@@ -76,8 +76,9 @@ def plan(
                 folder=out,
                 callback=update,
             )
-    except codes.Interrupted:
-        typer.echo("go on with the same command.", err=True)
+    except BaseException as error:
+        if codes.cut_short(error) and (out / "points.json").exists():
+            typer.echo("sparselens: what was measured is kept: the same command goes on.", err=True)
         raise
     if data.categories is not None:
         _keep_categories(answer, data.categories)
@@ -113,7 +114,7 @@ def _keep_categories(answer: Plan, categories: Categories) -> None:
 
 def check_folder(out: Path) -> None:
     """Refuse a folder that holds something else, or that cannot be written, before any work is done."""
-    from sparselens._files import written_whole
+    from sparselens._files import check_writable
 
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"{out} is a file: name a folder for the plan.")
@@ -122,9 +123,7 @@ def check_folder(out: Path) -> None:
     others = [name for name in others if not name.startswith(("unfinished-", "."))]
     if others:
         raise FileExistsError(f"{out} holds something else than a plan ({others[0]!r}): choose another folder.")
-    with written_whole(out / ".writable") as draft:
-        draft.touch()
-    (out / ".writable").unlink()
+    check_writable(out)
 
 
 def write_page(answer: Plan, name: str, out: Path) -> None:

@@ -80,7 +80,8 @@ def _shortest(option: Any) -> str:
 
 
 def _metavar(param: Any) -> str:
-    return (param.metavar or param.name.strip("_")).upper()
+    name = (param.metavar or param.name.strip("_")).upper()
+    return name if param.required or param.param_type_name == "option" else f"[{name}]"
 
 
 def _default(option: Any) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sparselens.cli.options import AsJson
 
 
 def report(
@@ -14,12 +17,14 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the figures.")] = Path("report"),
     only: Annotated[str, typer.Option("--only", help="Tables and figures to show, as fig2,table1.")] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="Show the quick forms.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write one self-contained page (and Markdown): each table and figure, the paper's values, ours, the differences.
 
     Example: sparselens report reproduced -o report
     """
-    typer.echo(f"Page: {write(results, out, only.split(','), quick=quick)}")
+    page = write(results, out, only.split(","), quick=quick)
+    typer.echo(json.dumps({"page": str(page)}) if as_json else f"Page: {page}")
 
 
 def write(results: Sequence[Path], out: Path, ids: Sequence[str], *, quick: bool) -> Path:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sparselens.cli.options import AsJson
 
 if TYPE_CHECKING:
     from sparselens.experiments.run import Progress
@@ -35,6 +39,7 @@ def reproduce(
     keep_models: Annotated[bool, typer.Option(help="Keep trained models for the next run.")] = True,
     page: Annotated[bool, typer.Option(help="Write figures and page at the end.")] = True,
     listed: Annotated[bool, typer.Option("--list", help="List the tables and figures, run nothing.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run the cells of a table or figure of the paper, and write one page with the paper's values beside ours.
 
@@ -52,6 +57,9 @@ def reproduce(
     from sparselens.train import choose_device
 
     if listed or not ids:
+        if as_json:
+            typer.echo(json.dumps([{"id": e.id, "title": e.title, "shows": e.shows} for e in EXPERIMENTS.values()]))
+            return
         for experiment in EXPERIMENTS.values():
             typer.echo(f"{experiment.id:<20}{experiment.title}: {experiment.shows}")
         return
@@ -69,14 +77,22 @@ def reproduce(
         whole = run(cells, store, options, n_jobs=n_jobs, time_limit=time_limit, retry=retry, callback=tell)
     keys = {cell.key for cell in cells}
     mine = [row for row in store.rows() if row["key"] in keys]
-    counts = ", ".join(f"{n} {status}" for status, n in _count(row["status"] for row in mine).items())
-    typer.echo(f"{len(mine)} of {len(cells)} cells: {counts or 'none'}. {store.path}")
-    if not whole:
-        typer.echo("The time limit left cells out: the same command goes on.")
+    counts = Counter(row["status"] for row in mine)
+    written = None
     if page and all(name in EXPERIMENTS or name == "all" for name in ids):
         from sparselens.cli.report import write
 
-        typer.echo(f"Page: {write([out / RESULTS], out, ids, quick=quick)}")
+        written = str(write([out / RESULTS], out, ids, quick=quick))
+    if as_json:
+        facts = {"n_cells": len(cells), "status": counts, "whole": whole, "rows": str(store.path), "page": written}
+        typer.echo(json.dumps(facts))
+        return
+    told = ", ".join(f"{n} {status}" for status, n in counts.items())
+    typer.echo(f"{len(mine)} of {len(cells)} cells: {told or 'none'}. {store.path}")
+    if not whole:
+        typer.echo("The time limit left cells out: the same command goes on.")
+    if written is not None:
+        typer.echo(f"Page: {written}")
 
 
 def _cells(ids: list[str], source: Path, **selection: Any) -> list[Cell]:
@@ -106,13 +122,6 @@ def _numbers(text: str | None) -> list[int] | None:
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _count(values: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
 
 
 class _told:  # noqa: N801 (used like a function)

@@ -80,32 +80,43 @@ def open_source(
     from sparselens.data.files import detect_format
 
     path = Path(text)
-    known = [info.name for info in list_datasets()]
-    if text in known and format is None:
+    if format is None and text in {info.name for info in list_datasets()}:
         return Source(text, dataset=load_dataset(text, random_state=seed))
+    check_file(path, named=format is None)
     if path.is_file() and (format or detect_format(path)) == "csv":
         table = read_onehot_csv(path, categories=categories)
         return Source(path.name, rows=table.matrix, categories=table.categories)
-    if path.exists():
-        return Source(path.name, rows=read_matrix(path, format=format))
-    raise missing(text, is_name=format is None)
+    return Source(path.name, rows=read_matrix(path, format=format))
 
 
-def missing(text: str, *, is_name: bool = True) -> FileNotFoundError:
-    """The error for a data set or file that is not there; it names those that the person may have meant."""
+def check_file(path: Path, *, named: bool = False) -> None:
+    """Raise the error of a mistyped file, or data set where one may be `named`; it says which ones are nearly that."""
     from sparselens.data import load_dataset
 
-    path = Path(text)
-    if is_name and not path.suffix and len(path.parts) == 1:
-        load_dataset(text)  # its error names the closest data sets
+    if path.expanduser().exists():
+        return
+    if named and not path.suffix and len(path.parts) == 1:
+        load_dataset(str(path))  # its error names the closest data sets
     beside = [str(path.with_name(other.name)) for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    hint = did_you_mean(text, beside) if beside else "check the path, or see `sparselens data list`."
+    hint = did_you_mean(str(path), beside)
     hint = hint if hint.startswith("did") else "check the path, or see `sparselens data list`."
-    return FileNotFoundError(f"there is no file {text!r}: {hint}")
+    raise FileNotFoundError(f"there is no file {str(path)!r}: {hint}")
+
+
+def open_encoder(folder: Path) -> Any:
+    """The fitted encoder of a model folder; a model of another kind is refused."""
+    from sparselens.encoders.base import BaseEncoder
+
+    model = open_model(folder)
+    if not isinstance(model, BaseEncoder):
+        raise ValueError(
+            f"{folder} holds a {type(model).__name__}, which ranks labels: `sparselens xml` has the commands for it."
+        )
+    return model
 
 
 def open_model(folder: Path) -> Any:
-    """The fitted encoder of a model folder; the error of a mistyped one names those beside it."""
+    """The model of a folder; the error of a mistyped one names those beside it."""
     from sparselens.persist import load
 
     if not folder.exists():
@@ -124,6 +135,12 @@ def check_columns(encoder: Any, X: sp.csr_array, name: str) -> None:
             f"{name} has {X.shape[1]:,} columns but the model was fitted on {encoder.n_features_in_:,}: "
             "pass rows with the same columns, in the same order, as in fit."
         )
+
+
+def check_nonnegative(X: sp.csr_array, name: str, what: str) -> None:
+    """Raise an error where rows hold a negative value and a command cannot take one."""
+    if X.nnz and X.data.min() < 0:
+        raise ValueError(f"{name} holds negative values: {what} solves the nonnegative problem.")
 
 
 def check_word(word: Any, name: str, known: tuple[str, ...] | list[str]) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparselens.cli.fit import check_output, save_whole
-from sparselens.cli.sources import check_word, counted, missing
+from sparselens.cli.options import AsJson
+from sparselens.cli.sources import check_file, check_word, counted, open_model
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -44,6 +44,7 @@ def train(
         Path | None, typer.Option(help="Folder for finished parts: a killed training goes on from them.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn to rank labels from features and write the model as a folder.
 
@@ -54,21 +55,27 @@ def train(
 
     Example: sparselens xml train bibtex -o model --method sleec --preset bibtex
     """
+    from sparselens.cli.fit import check_output, save_whole
     from sparselens.cli.progress import progress
 
     check_word(method, "--method", METHODS)
     classifier = _classifier(
         method, m=m, predictor=predictor, n_models=n_models, preset=preset, epochs=epochs, seed=seed
     )
+    check_output(out, replace=overwrite)
     if checkpoint is not None:
         classifier.set_params(checkpoint=checkpoint)
-    check_output(out, replace=overwrite)
     X, Y = _read(source, labels, part="train")
     start = time.perf_counter()
     with progress("training") as update:
         classifier.fit(X, Y, callback=update)
     classifier.set_params(checkpoint=None)
     save_whole(classifier, out, metrics={}, replace=overwrite)
+    if as_json:
+        sizes = {"n_rows": X.shape[0], "n_features": X.shape[1], "n_labels": Y.shape[1]}
+        facts = {"model": str(out), "class": type(classifier).__name__, "seconds": time.perf_counter() - start}
+        typer.echo(json.dumps(facts | sizes))
+        return
     typer.echo(
         f"{out}: {type(classifier).__name__}, {counted(X.shape[0], 'row')}, {counted(X.shape[1], 'feature')}, "
         f"{counted(Y.shape[1], 'label')}, {time.perf_counter() - start:.1f} s"
@@ -81,6 +88,7 @@ def predict(
     source: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .npz (CSR of scores) or text.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Labels a row.")] = 5,
+    as_json: AsJson = False,
 ) -> None:
     """Rank the labels of each row and write the best k with their scores.
 
@@ -91,11 +99,12 @@ def predict(
     """
     import scipy.sparse as sp
 
-    from sparselens._files import written_whole
+    from sparselens._files import check_writable, written_whole
     from sparselens.cli.progress import progress
     from sparselens.data import write_ranking
 
     classifier = _open(model)
+    check_writable(out.parent)
     X = _features(source, classifier.n_features_in_)
     with progress("ranking") as update:
         scores = classifier.predict_topk(X, k=k, callback=update)
@@ -104,7 +113,11 @@ def predict(
             sp.save_npz(draft, scores)
     else:
         write_ranking(out, scores)
-    typer.echo(f"{out}: {counted(X.shape[0], 'row')}, {counted(min(k, classifier.n_labels_), 'label')} each")
+    k = min(k, classifier.n_labels_)
+    if as_json:
+        typer.echo(json.dumps({"path": str(out), "n_rows": X.shape[0], "k": k}))
+        return
+    typer.echo(f"{out}: {counted(X.shape[0], 'row')}, {counted(k, 'label')} each")
 
 
 @app.command()
@@ -114,7 +127,7 @@ def evaluate(
     labels: Labels = None,
     a: Annotated[float, typer.Option("--A", help="A of the propensity model.")] = 0.55,
     b: Annotated[float, typer.Option("--B", help="B of the propensity model.")] = 1.5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print P@k, nDCG@k and PSP@k of a model, k = 1, 3, 5.
 
@@ -122,12 +135,15 @@ def evaluate(
 
     Example: sparselens xml evaluate model test.txt
     """
+    from sparselens.cli.progress import progress
     from sparselens.metrics import ranking_report
 
     classifier = _open(model)
     X, Y = _read(source, labels, part="test", n_features=classifier.n_features_in_, n_labels=classifier.n_labels_)
     inverse = classifier.inverse_propensities(A=a, B=b)
-    figures = ranking_report(Y, classifier.predict_topk(X, k=5), inverse_propensity=inverse)
+    with progress("ranking") as update:
+        scores = classifier.predict_topk(X, k=5, callback=update)
+    figures = ranking_report(Y, scores, inverse_propensity=inverse)
     if as_json:
         typer.echo(json.dumps({"n_rows": X.shape[0]} | figures))
         return
@@ -213,8 +229,7 @@ def _named(source: str) -> Any:
     from sparselens.data import list_datasets, load_dataset
 
     if source not in {info.name for info in list_datasets()}:
-        if not Path(source).expanduser().exists():
-            raise missing(source)
+        check_file(Path(source), named=True)
         return None
     data = load_dataset(source)
     if data.features is None:
@@ -223,7 +238,6 @@ def _named(source: str) -> Any:
 
 
 def _open(folder: Path) -> Any:
-    from sparselens.cli.sources import open_model
     from sparselens.xml.base import MultilabelClassifier
 
     model = open_model(folder)

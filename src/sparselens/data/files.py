@@ -104,7 +104,8 @@ def detect_format(path: Path) -> str:
     if b":" in first and b"\0" not in first:
         return "svmlight"
     raise ValueError(
-        f"{path} is of no format that its name or its first line tells: pass format=, one of {', '.join(FORMATS)}."
+        f"{path} is of no format that its name or its first line tells: pass format= (--format), one of "
+        f"{', '.join(FORMATS)}."
     )
 
 

@@ -21,13 +21,18 @@ h1, p, li { overflow-wrap: anywhere; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; }
 h2 { font-size: 1.25rem; margin: 2.2rem 0 .5rem; }
 p.lead { font-size: 1.1rem; color: var(--soft); margin-top: 0; }
-figure { margin: 1rem 0; padding: .8rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
-  overflow-x: auto; }
+/* What is wider than a phone scrolls in its box; a shadow stands at the side where there is more. */
+figure, .scroll, pre { --under: var(--card); overflow-x: auto; background:
+  linear-gradient(90deg, var(--under) 40%, transparent) left / 3rem 100% no-repeat local,
+  linear-gradient(270deg, var(--under) 40%, transparent) right / 3rem 100% no-repeat local,
+  linear-gradient(90deg, rgb(128 128 128 / .5), transparent) left / .9rem 100% no-repeat scroll,
+  linear-gradient(270deg, rgb(128 128 128 / .5), transparent) right / .9rem 100% no-repeat scroll, var(--under); }
+.scroll { --under: var(--ground); }
+figure { margin: 1rem 0; padding: .8rem; border: 1px solid var(--line); border-radius: 8px; }
 figure svg { width: 100%; height: auto; min-width: 30rem; display: block; }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .5rem; }
 .only-dark { display: none; }
 @media (prefers-color-scheme: dark) { .only-dark { display: block; } .only-light { display: none; } }
-.scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .35rem .4rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
@@ -40,7 +45,7 @@ a { color: inherit; }
 details { margin: .6rem 0; }
 summary { cursor: pointer; color: var(--soft); }
 code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8rem; overflow-x: auto; }
+pre { border: 1px solid var(--line); border-radius: 8px; padding: .8rem; }
 """
 
 

@@ -73,7 +73,7 @@ class Plan:
 
     def summary(self) -> str:
         """A few lines for people."""
-        saved = f", {self.factor:.2f} times as many" if self.factor else ""
+        saved = f", {self.factor:.2f} times as many" if self.factor not in (None, 1.0) else ""
         lines = [
             f"For {100 * self.target:g}% of the rows to come back exactly:",
             f"  learned matrix   {self._needed(LEARNED)}",

@@ -71,7 +71,7 @@ def recovery_curve(rows: Sequence[dict[str, Any]], *, theme: str = "light") -> A
             right.plot(m, [row["rmse"] for row in mine], label=label, **style_of(label))
         left.set(xlabel="measurements m", ylabel="rows recovered exactly (%)", ylim=(-3, 103))
         right.set(xlabel="measurements m", ylabel="RMSE", ylim=(-0.02, None))
-        left.legend(loc="best")
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5)  # no curve goes there
         plt.close(figure)
         return figure
 
@@ -113,7 +113,7 @@ def plan_curve(
             if answer is not None:
                 axis.axvline(answer, color=style_of(label)["color"], linewidth=1, linestyle=":")
                 axis.annotate(
-                    f"m = {answer}", (answer, 40), rotation=90, ha="right", va="bottom", color=style_of(label)["color"]
+                    f" m = {answer}", (answer, 40), rotation=90, ha="left", va="bottom", color=style_of(label)["color"]
                 )
         axis.set(xlabel="measurements m", ylabel="held-out rows that come back (%)", ylim=(-3, 103))
         axis.legend(loc="lower right")
@@ -155,6 +155,7 @@ def spectrum(facts: dict[str, Any], *, theme: str = "light") -> Any:
         values = facts["singular_values"]
         axis.plot(range(1, len(values) + 1), values, color="#0072B2", marker="o", markersize=3)
         axis.set(xlabel="index", ylabel="singular value", ylim=(0, None))
+        axis.xaxis.get_major_locator().set_params(integer=True)
         plt.close(figure)
         return figure
 
@@ -166,6 +167,7 @@ def training_curve(history: dict[str, Any], *, theme: str = "light") -> Any:
         axis.plot(history["epoch"], history["train_loss"], color="#8A8A8A", label="training")
         axis.plot(history["epoch"], history["valid_loss"], color="#D55E00", label="validation")
         axis.set(xlabel="epoch", ylabel="loss")
+        axis.xaxis.get_major_locator().set_params(integer=True)
         if min([*history["train_loss"], *history["valid_loss"]]) > 0:
             axis.set_yscale("log")
         axis.legend()

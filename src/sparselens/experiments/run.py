@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -19,6 +18,7 @@ from pathlib import Path
 from sparselens.experiments.measure import Options, measure
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import FAILED, Store, facts
+from sparselens.parallel import end_with
 
 Job = tuple[Cell, ...]
 
@@ -161,19 +161,14 @@ def _run_alone(job: Job, store: Store, options: Options) -> None:
 
 
 def _pool(n_jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(n_jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
+    return ProcessPoolExecutor(
+        n_jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(),)
+    )
 
 
-def _begin_worker() -> None:
+def _begin_worker(parent: int) -> None:
     """One thread each, and no life after the parent's."""
     import torch
 
     torch.set_num_threads(1)
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with(parent)

@@ -186,7 +186,7 @@ class Survey:
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             request, points = stored["request"], stored["points"]
-            models = {int(m): str(where) for m, where in stored["models"].items()}
+            models = {int(m): str(folder / "models" / f"m-{m}") for m in stored["models"]}  # the plan may have moved
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is damaged ({error}): delete it to start anew, or use another folder.") from None
         differ = [key for key, value in self._request.items() if request.get(key) != value]
