@@ -196,6 +196,12 @@ def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
     return value
 
 
+def check_callback(callback: Any) -> None:
+    """Refuse what cannot be called now, and not after the first epoch."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function that is told of the progress, or None; got {callback!r}.")
+
+
 def canonical_csr(X: Any) -> sp.csr_array:
     """A float64 CSR copy of X with sorted, distinct column indices and no stored zeros."""
     out = sp.csr_array(X, dtype=np.float64, copy=True)

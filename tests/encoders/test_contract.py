@@ -303,6 +303,11 @@ def test_an_empty_matrix_is_refused(case, shape, message):
             case.make(M_ROWS, 0).fit(rows)
 
 
+def test_a_callback_that_cannot_be_called_is_refused_before_the_work(case, X):
+    with pytest.raises(TypeError, match="callback must be a function"):
+        case.make(M_ROWS, 0).fit(X, callback=True)
+
+
 def test_a_single_vector_is_refused_because_it_could_be_a_row_or_a_column(case, fitted):
     for act in (case.make(M_ROWS, 0).fit, fitted.transform):
         with pytest.raises(ValueError, match="Reshape your data"):

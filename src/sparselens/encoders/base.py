@@ -10,7 +10,14 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparselens._validation import FloatArray, as_numbers, check_n_components, check_positive_float, check_rows
+from sparselens._validation import (
+    FloatArray,
+    as_numbers,
+    check_callback,
+    check_n_components,
+    check_positive_float,
+    check_rows,
+)
 from sparselens.decoders.base import BaseDecoder
 from sparselens.persist import Storable, rows_checksum
 
@@ -51,6 +58,7 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             Told about the progress of a long fit; encoders without a loop never call it.
         """
         self.__dict__.pop("training_data_", None)  # a fit that fails leaves an encoder that is not fitted
+        check_callback(callback)
         X = self._check(X, reset=True)
         if X_valid is not None:
             X_valid = check_rows(X_valid, name="X_valid", nonnegative=self._nonnegative, n_features=self.n_features_in_)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparselens._validation import FloatArray, check_count, check_labels, check_rows, unit_rows
+from sparselens._validation import FloatArray, check_callback, check_count, check_labels, check_rows, unit_rows
 from sparselens.metrics import jain_propensities, precision_at_k
 from sparselens.persist import Storable, rows_checksum
 from sparselens.xml._topk import ranked_rows, row_blocks, top_k
@@ -46,6 +46,7 @@ class MultilabelClassifier(Storable, BaseEstimator):
             Told (done, total, what) as the work proceeds.
         """
         self.__dict__.pop("training_data_", None)  # a fit that fails leaves a classifier that is not fitted
+        check_callback(callback)
         X = check_rows(X)
         Y = check_labels(Y, n_rows=X.shape[0])
         self.n_features_in_, self.n_labels_ = int(X.shape[1]), int(Y.shape[1])
