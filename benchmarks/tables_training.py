@@ -169,7 +169,7 @@ def _mean(values: list[float], form: str, zero: str = "0") -> str:
     """The mean as text; nothing of nothing, and rounding errors of exact answers are zero."""
     if not values:
         return ""
-    mean = sum(values) / len(values)
+    mean = fmean(values)
     return zero if abs(mean) < 1e-10 else f"{mean:{form}}"
 
 
