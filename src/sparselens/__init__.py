@@ -19,6 +19,7 @@ _PUBLIC = {
     "SimpleAE": "sparselens.encoders.autoencoders",
     "DeepAE": "sparselens.encoders.autoencoders",
     "L1AE": "sparselens.encoders.l1ae",
+    "fit_together": "sparselens.encoders.together",
     "ISTAAE": "sparselens.encoders.l1ae",
     "CertificateEncoder": "sparselens.encoders.certificate",
     # decoders

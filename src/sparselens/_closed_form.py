@@ -159,7 +159,7 @@ def shrink(x: torch.Tensor, g: torch.Tensor, b: torch.Tensor, alpha: torch.Tenso
         step = alpha.numpy()[()]
         kernels.shrink(x.numpy(), g.numpy(), b.numpy(), step, type(step)(1), s.numpy())
     elif s.data_ptr() % 16 == 0:
-        _fused(_shrink)(x, g, b, alpha, s)
+        fused(_shrink, x)(x, g, b, alpha, s)
     else:  # compiled code would copy what does not lie on 16 bytes
         _shrink(x, g, b, alpha, s)
 
@@ -170,7 +170,7 @@ def column_dots(G: torch.Tensor, S: torch.Tensor, out: torch.Tensor) -> None:
         kernels.column_dots(G.numpy(), S.numpy(), out.numpy())
     else:
         for t in range(len(S)):
-            out[t] = _fused(_column_dot)(G, S[t])
+            out[t] = fused(_column_dot, G)(G, S[t])
 
 
 def _shrink(x: torch.Tensor, g: torch.Tensor, b: torch.Tensor, alpha: torch.Tensor, s: torch.Tensor) -> None:
@@ -184,8 +184,9 @@ def _column_dot(G: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     return (G * s).sum(0)
 
 
-def _fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    return _compiled(function) if COMPILE and _has_triton() else function
+def fused(function: Callable[..., Any], x: torch.Tensor, *, dynamic: bool = False) -> Callable[..., Any]:
+    """The function as one kernel where `x` lies on a GPU and Triton is there; `dynamic`: for shapes that change."""
+    return _compiled(function, dynamic) if COMPILE and x.device.type == "cuda" and _has_triton() else function
 
 
 @functools.cache
@@ -194,5 +195,5 @@ def _has_triton() -> bool:
 
 
 @functools.cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, dynamic=False)
+def _compiled(function: Callable[..., Any], dynamic: bool) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=dynamic)

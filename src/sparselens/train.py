@@ -172,7 +172,7 @@ def train(
     def validate(train_loss: float) -> float:
         nonlocal best, n_bad
         module.eval()
-        with torch.no_grad(), _matmul_precision(precision):
+        with torch.no_grad(), matmul_precision(precision):
             score = float(task.validate())
         _check_finite(score, "validation loss", history.n_epochs, remedies)
         history.epoch.append(history.n_epochs)
@@ -187,10 +187,10 @@ def train(
     while not history.stopped_by:
         epoch = history.n_epochs
         module.train()
-        order, generator = _epoch_order(task.n_rows, settings.seed, epoch)
+        order, generator = epoch_order(task.n_rows, settings.seed, epoch)
         local, bounds, shares = team.share(order, settings.batch_size)
         total = torch.zeros((), dtype=torch.float64, device=device)
-        with _matmul_precision(precision):
+        with matmul_precision(precision):
             for i, batch in enumerate(task.batches(local, bounds, generator)):
                 rate = task.rate((epoch * n_batches + i) / (settings.max_epochs * n_batches))
                 for group, base in zip(optimizer.param_groups, base_rates, strict=True):
@@ -370,7 +370,7 @@ def _use_graph(task: Task) -> bool:
     return task.graphable and next(task.module.parameters()).device.type == "cuda"
 
 
-def _epoch_order(n: int, seed: int, epoch: int) -> tuple[torch.Tensor, torch.Generator]:
+def epoch_order(n: int, seed: int, epoch: int) -> tuple[torch.Tensor, torch.Generator]:
     """A permutation of the rows and a generator for the task, both from the seed and the epoch alone.
 
     So a resumed run needs no state of a random generator.
@@ -388,7 +388,7 @@ def _copy(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
-class _matmul_precision:  # noqa: N801  (used like a function)
+class matmul_precision:  # noqa: N801  (used like a function)
     """torch's float32 matmul precision inside a with-block, and as it was after it."""
 
     def __init__(self, precision: str) -> None:

@@ -19,7 +19,7 @@ from sparselens._validation import check_choice, check_count, check_positive_flo
 
 # TensorFlow's batch normalisation with frozen statistics (mean 0, variance 1) divides by sqrt(1 + 1e-3).
 _EPS = 1e-3
-_SCALE = 1.0 / math.sqrt(1.0 + _EPS)
+BATCH_SCALE = 1.0 / math.sqrt(1.0 + _EPS)
 _MOMENTUM = 0.01
 
 NONLINEARITIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"sign": torch.sign, "tanh": torch.tanh}
@@ -83,6 +83,11 @@ class _Network(nn.Module):
     """A network that decodes the measurements of its matrix A."""
 
     A: nn.Parameter
+
+    @property
+    def first_matrix(self) -> torch.Tensor:
+        """The matrix that meets the sparse rows."""
+        return self.A
 
     @classmethod
     def from_weights(cls, A: np.ndarray, weights: Mapping[str, np.ndarray], **options: Any) -> Self:
@@ -169,7 +174,7 @@ class UnrolledNetwork(_Network):
     def forward(self, y: torch.Tensor) -> torch.Tensor:
         """Decode measurements y (n, m) to x̂ (n, d)."""
         B = self.A if self.B is None else self.B
-        if self._has_closed_form and not torch.is_grad_enabled():
+        if self.has_closed_form and not torch.is_grad_enabled():
             x = iterate(y, self.A, B, *self._steps())
         else:
             x = y @ B
@@ -180,12 +185,12 @@ class UnrolledNetwork(_Network):
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """The mean over the batch of ‖x̂ − x‖², ready for ``backward``."""
-        if not self._has_closed_form:
+        if not self.has_closed_form:
             return traced_loss(self, batch)
         return _ClosedForm.apply(batch, self.final_relu, self._buffers_of_steps, self.A, self.B, *self._steps())
 
     @property
-    def _has_closed_form(self) -> bool:
+    def has_closed_form(self) -> bool:
         return self.nonlinearity == "sign" and self.norm != "batch"
 
     def _steps(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -194,13 +199,13 @@ class UnrolledNetwork(_Network):
         alpha = self.alpha if T else self.A.new_zeros(0)
         if self.norm == "none" or not T:
             return alpha, self.A.new_ones(T, d), self.A.new_zeros(T, d)
-        return alpha, self.scale * _SCALE, self.shift
+        return alpha, self.scale * BATCH_SCALE, self.shift
 
     def _normalise(self, x: torch.Tensor, t: int) -> torch.Tensor:
         if self.norm == "none":
             return x
         if self.norm == "affine":
-            return x * (self.scale[t] * _SCALE) + self.shift[t]
+            return x * (self.scale[t] * BATCH_SCALE) + self.shift[t]
         return nn.functional.batch_norm(
             x,
             self.running_mean[t],

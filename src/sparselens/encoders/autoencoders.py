@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -78,20 +78,35 @@ class Reconstruction(Task):
     def validate(self) -> float:
         total = torch.zeros((), dtype=torch.float64, device=self.X_valid.device)
         for batch in self.X_valid.in_order(self.batch_size):
-            total += batch.residual_(self.module(batch.measure(first_matrix(self.module))), False)
+            total += batch.residual_(self.module(batch.measure(self.module.first_matrix)), False)
         return float(total) / self.X_valid.n_rows
 
     def optimizer(self) -> torch.optim.Optimizer:
         return self.method(self.module.parameters(), lr=self.learning_rate)
 
 
-def first_matrix(module: Any) -> torch.Tensor:
-    """The matrix that meets the sparse rows: A, or the first layer of a deep network."""
-    return module.A if hasattr(module, "A") else module.first.weight
+@dataclass(frozen=True)
+class Variants:
+    """The networks that an encoder trains: one, or several of which the one that validates best is kept."""
+
+    make: Callable[[int], nn.Module]
+    values: Sequence[int] = (0,)
+    name: str = ""  # of what varies
+    stop: Callable[[list[float]], bool] = lambda scores: False  # told the best scores so far
+
+
+class Trained(NamedTuple):
+    """A network after its training."""
+
+    variant: int
+    network: nn.Module
+    history: History
 
 
 class TrainedEncoder(BaseEncoder):
     """What the trained encoders share: a held-out part of the rows, seeds, settings, the call of the loop.
+
+    A subclass writes `_variants`, the networks to train, and `_keep`, which takes over what was trained.
 
     Without ``X_valid`` a part of X is set aside for validation: the first ``validation_fraction · n`` rows (at least
     one) of a permutation that depends on `random_state` alone. With a single row, training and validation share it.
@@ -114,22 +129,56 @@ class TrainedEncoder(BaseEncoder):
     checkpoint: str | os.PathLike[str] | None
     random_state: int | None
 
-    def _train(
-        self,
-        make: Callable[[int], nn.Module],
-        X: sp.csr_array,
-        X_valid: sp.csr_array | None,
-        callback: Callable[..., Any] | None,
-        *,
-        variants: Sequence[int] = (0,),
-        name: str = "",
-        stop: Callable[[list[float]], bool] = lambda scores: False,
-    ) -> tuple[int, nn.Module]:
-        """Train ``make(variant)`` for each variant until `stop` says so; return the one that validates best."""
+    def _variants(self, m: int, d: int) -> Variants:
+        """The networks to train."""
+        raise NotImplementedError
+
+    def _keep(self, variant: int, network: Any) -> None:
+        """Set the fitted attributes from the trained network."""
+        raise NotImplementedError
+
+    def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None) -> None:
         check_seeded(self.random_state, self.checkpoint)
-        seed = self._seed()
+        variants, seed = self._variants(m, X.shape[1]), self._seed()
         device = choose_device(self.device)
-        settings = Settings(
+        settings = self._settings(seed)
+        identity = training_identity(self, X, X_valid)
+        X, X_valid = self._split(X, X_valid, seed)
+        rows, held_out = SparseRows(X, device=device), SparseRows(X_valid, device=device)
+        tried: list[Trained] = []
+        began, costs = time.perf_counter(), [max(1, value) for value in variants.values]
+
+        def told(event: Event) -> Any:
+            """The callback hears of the whole fit."""
+            i = len(tried)
+            done = (sum(costs[:i]) + costs[i] * event.progress) / sum(costs)
+            assert callback is not None
+            return callback(replace(event, progress=done, seconds=time.perf_counter() - began))
+
+        name = variants.name
+        for value in variants.values:
+            task = Reconstruction(
+                variants.make(value),
+                rows,
+                held_out,
+                learning_rate=self.learning_rate,
+                batch_size=settings.batch_size,
+                method=self._method,
+                orthogonality_penalty=getattr(self, "orthogonality_penalty", 0.0),
+                identity=identity | ({name: value} if name else {}),
+                remedies=self._remedies(value),
+            )
+            keep = None
+            if self.checkpoint is not None:
+                keep = Checkpoint(os.path.join(self.checkpoint, f"{name}-{value}") if name else self.checkpoint)
+            history = train(task, settings, callback=None if callback is None else told, checkpoint=keep)
+            tried.append(Trained(value, task.module, history))
+            if history.stopped_by == "callback" or variants.stop([one.history.best for one in tried]):
+                break
+        self._take(tried)
+
+    def _settings(self, seed: int) -> Settings:
+        return Settings(
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,
             validation_interval=self.validation_interval,
@@ -139,42 +188,13 @@ class TrainedEncoder(BaseEncoder):
             seed=seed,
             matmul_precision=self.matmul_precision,
         )
-        identity = training_identity(self, X, X_valid)
-        X, X_valid = self._split(X, X_valid, seed)
-        rows, held_out = SparseRows(X, device=device), SparseRows(X_valid, device=device)
-        tried: list[tuple[int, nn.Module, History]] = []
-        began, costs = time.perf_counter(), [max(1, variant) for variant in variants]
 
-        def told(event: Event) -> Any:
-            """The callback hears of the whole fit."""
-            i = len(tried)
-            done = (sum(costs[:i]) + costs[i] * event.progress) / sum(costs)
-            assert callback is not None
-            return callback(replace(event, progress=done, seconds=time.perf_counter() - began))
-
-        for variant in variants:
-            task = Reconstruction(
-                make(variant),
-                rows,
-                held_out,
-                learning_rate=self.learning_rate,
-                batch_size=settings.batch_size,
-                method=self._method,
-                orthogonality_penalty=getattr(self, "orthogonality_penalty", 0.0),
-                identity=identity | ({name: variant} if name else {}),
-                remedies=self._remedies(variant),
-            )
-            keep = None
-            if self.checkpoint is not None:
-                keep = Checkpoint(os.path.join(self.checkpoint, f"{name}-{variant}") if name else self.checkpoint)
-            history = train(task, settings, callback=None if callback is None else told, checkpoint=keep)
-            tried.append((variant, task.module, history))
-            if history.stopped_by == "callback" or stop([h.best for _, _, h in tried]):
-                break
-        variant, module, history = min(tried, key=lambda one: one[2].best)
-        self.history_ = history.as_dict()
-        self.tried_ = {str(variant): history.best for variant, _, history in tried}
-        return variant, module
+    def _take(self, tried: Sequence[Trained]) -> None:
+        """Keep the network that validates best, and how each of them did."""
+        best = min(tried, key=lambda one: one.history.best)
+        self.history_ = best.history.as_dict()
+        self.tried_ = {str(one.variant): one.history.best for one in tried}
+        self._keep(best.variant, best.network)
 
     def _seed(self) -> int:
         return derive_seed(self.random_state, role="training")
@@ -258,19 +278,18 @@ class SimpleAE(TrainedEncoder, LinearEncoder):
         self.checkpoint = checkpoint
         self.random_state = random_state
 
-    def _learn(
-        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
-    ) -> FloatArray:
+    def _variants(self, m: int, d: int) -> Variants:
         seed = self._seed()
-        shape = (m, X.shape[1])
 
         def make(_: int) -> nn.Module:
-            A = truncated_normal(shape, derive_seed(seed, role="A"))
-            return UnrolledNetwork(A, n_steps=0, B=truncated_normal(shape, derive_seed(seed, role="B")))
+            A = truncated_normal((m, d), derive_seed(seed, role="A"))
+            return UnrolledNetwork(A, n_steps=0, B=truncated_normal((m, d), derive_seed(seed, role="B")))
 
-        _, network = self._train(make, X, X_valid, callback)
+        return Variants(make)
+
+    def _keep(self, variant: int, network: Any) -> None:
         self.weights_ = network.weights()
-        return network.A.detach().cpu().double().numpy()
+        self._set_matrix(network.A.detach().cpu().double().numpy())
 
     @property
     def decoder_(self) -> UnrolledDecoder:
@@ -303,6 +322,11 @@ class DeepNetwork(nn.Module):
             layer.weight.data.copy_(torch.from_numpy(weight))
             layer.bias.data.zero_()
             setattr(self, name, layer)
+
+    @property
+    def first_matrix(self) -> torch.Tensor:
+        """The matrix that meets the sparse rows."""
+        return self.first.weight
 
     def encode(self, first: torch.Tensor) -> torch.Tensor:
         """The code y (n, m) of rows whose product with the first matrix is `first` (n, h)."""
@@ -392,19 +416,15 @@ class DeepAE(TrainedEncoder):
         self.checkpoint = checkpoint
         self.random_state = random_state
 
-    def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None) -> None:
+    def _variants(self, m: int, d: int) -> Variants:
         widths = [check_count(width, "n_hidden") for width in np.atleast_1d(np.array(self.n_hidden, dtype=object))]
         if not widths:
             raise ValueError("n_hidden is empty: pass at least one width.")
         seed = derive_seed(self._seed(), role="network")
-        self.n_hidden_, network = self._train(
-            lambda width: DeepNetwork(X.shape[1], m, n_hidden=width, seed=seed),
-            X,
-            X_valid,
-            callback,
-            variants=widths,
-            name="n_hidden",
-        )
+        return Variants(lambda width: DeepNetwork(d, m, n_hidden=width, seed=seed), widths, "n_hidden")
+
+    def _keep(self, variant: int, network: Any) -> None:
+        self.n_hidden_ = variant
         self.weights_ = {k: v.detach().cpu().double().numpy().copy() for k, v in network.state_dict().items()}
 
     def _encode(self, X: sp.csr_array) -> FloatArray:

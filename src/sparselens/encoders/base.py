@@ -57,15 +57,10 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         callback : callable, optional
             Told about the progress of a long fit; encoders without a loop never call it.
         """
-        self.__dict__.pop("training_data_", None)  # a fit that fails leaves an encoder that is not fitted
         check_callback(callback)
-        X = self._check(X, reset=True)
-        if X_valid is not None:
-            X_valid = check_rows(X_valid, name="X_valid", nonnegative=self._nonnegative, n_features=self.n_features_in_)
-        m = check_n_components(self.n_components, self.n_features_in_)
-        self.positive_ = bool(X.nnz == 0 or X.data.min() >= 0)
+        X, X_valid, m = self._begin(X, X_valid)
         self._fit(X, X_valid, m, callback)
-        self.training_data_ = {"n_rows": X.shape[0], "n_columns": X.shape[1], "sha256": rows_checksum(X)}
+        self._end(X)
         return self
 
     def transform(self, X: Any) -> FloatArray:
@@ -85,6 +80,20 @@ class BaseEncoder(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         raise NotImplementedError
 
     # ---- for subclasses -------------------------------------------------------------------------------------
+
+    def _begin(self, X: Any, X_valid: Any) -> tuple[sp.csr_array, sp.csr_array | None, int]:
+        """What comes before any training: checked rows and the number m of measurements."""
+        self.__dict__.pop("training_data_", None)  # a fit that fails leaves an encoder that is not fitted
+        X = self._check(X, reset=True)
+        if X_valid is not None:
+            X_valid = check_rows(X_valid, name="X_valid", nonnegative=self._nonnegative, n_features=self.n_features_in_)
+        m = check_n_components(self.n_components, self.n_features_in_)
+        self.positive_ = bool(X.nnz == 0 or X.data.min() >= 0)
+        return X, X_valid, m
+
+    def _end(self, X: sp.csr_array) -> None:
+        """From here on the encoder is fitted."""
+        self.training_data_ = {"n_rows": X.shape[0], "n_columns": X.shape[1], "sha256": rows_checksum(X)}
 
     def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None) -> None:
         """Set the fitted attributes; X is canonical float64 CSR."""
@@ -152,7 +161,10 @@ class LinearEncoder(BaseEncoder):
         raise NotImplementedError
 
     def _fit(self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., None] | None) -> None:
-        self.components_ = np.asfortranarray(self._learn(X, X_valid, m, callback), dtype=np.float64)
+        self._set_matrix(self._learn(X, X_valid, m, callback))
+
+    def _set_matrix(self, A: FloatArray) -> None:
+        self.components_ = np.asfortranarray(A, dtype=np.float64)
 
     def _encode(self, X: sp.csr_array) -> FloatArray:
         return np.ascontiguousarray(X @ np.ascontiguousarray(self.components_.T))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, Self
 
-import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from sparselens._random import derive_seed
-from sparselens._validation import FloatArray, check_choice, check_count, check_positive_float
+from sparselens._validation import check_choice, check_count, check_positive_float
 from sparselens.decoders.unrolled import UnrolledDecoder
-from sparselens.encoders.autoencoders import TrainedEncoder
+from sparselens.encoders.autoencoders import TrainedEncoder, Variants
 from sparselens.encoders.base import LinearEncoder
 from sparselens.unroll import ISTANetwork, UnrolledNetwork, truncated_normal
 
@@ -180,19 +178,16 @@ class L1AE(TrainedEncoder, LinearEncoder):
         """
         return cls(**(_preset(name) | overrides))
 
-    def _learn(
-        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
-    ) -> FloatArray:
+    def _variants(self, m: int, d: int) -> Variants:
         check_choice(self.tied, "tied", (True, False))
         depths = _depths(self.n_steps, self.max_steps)
         tol = check_positive_float(self.depth_tol, "depth_tol", allow_zero=True)
         seed = self._seed()
-        shape = (m, X.shape[1])
 
         def make(depth: int) -> nn.Module:
             return UnrolledNetwork(
-                truncated_normal(shape, derive_seed(seed, role="A")),
-                B=None if self.tied else truncated_normal(shape, derive_seed(seed, role="B")),
+                truncated_normal((m, d), derive_seed(seed, role="A")),
+                B=None if self.tied else truncated_normal((m, d), derive_seed(seed, role="B")),
                 n_steps=depth,
                 step_rule=self.step_rule,
                 norm=self.norm,
@@ -201,17 +196,15 @@ class L1AE(TrainedEncoder, LinearEncoder):
                 beta=self.beta,
             )
 
-        self.n_steps_, network = self._train(
-            make,
-            X,
-            X_valid,
-            callback,
-            variants=depths,
-            name="n_steps",
-            stop=lambda scores: len(scores) > 1 and scores[-1] > (1.0 - tol) * min(scores[:-1]),
-        )
+        def stop(scores: list[float]) -> bool:
+            return len(scores) > 1 and scores[-1] > (1.0 - tol) * min(scores[:-1])
+
+        return Variants(make, depths, "n_steps", stop)
+
+    def _keep(self, variant: int, network: Any) -> None:
+        self.n_steps_ = variant
         self.weights_ = network.weights()
-        return network.A.detach().cpu().double().numpy()
+        self._set_matrix(network.A.detach().cpu().double().numpy())
 
     @property
     def decoder_(self) -> UnrolledDecoder:
@@ -317,20 +310,20 @@ class ISTAAE(TrainedEncoder, LinearEncoder):
         """The paper's training parameters for a data set, any of them overridden by keyword."""
         return cls(**(_preset(name) | overrides))
 
-    def _learn(
-        self, X: sp.csr_array, X_valid: sp.csr_array | None, m: int, callback: Callable[..., Any] | None
-    ) -> FloatArray:
+    def _variants(self, m: int, d: int) -> Variants:
         seed = derive_seed(self._seed(), role="A")
 
         def make(_: int) -> nn.Module:
-            A = truncated_normal((m, X.shape[1]), seed)
+            A = truncated_normal((m, d), seed)
             return ISTANetwork(
                 A, n_steps=self.n_steps, step=self.step, threshold=self.threshold, final_relu=self.final_relu
             )
 
-        _, network = self._train(make, X, X_valid, callback)
+        return Variants(make)
+
+    def _keep(self, variant: int, network: Any) -> None:
         self.weights_ = network.weights()
-        return network.A.detach().cpu().double().numpy()
+        self._set_matrix(network.A.detach().cpu().double().numpy())
 
     @property
     def decoder_(self) -> UnrolledDecoder:
