@@ -47,6 +47,8 @@ class Member:
         Which of the sets of rows it is trained on.
     penalty : float
         λ in an additional ``λ‖I − AAᵀ‖_F²``.
+    seconds : float
+        From the beginning to the end of this training.
     error : TrainingDivergedError or None
         Why the training failed; the others of the stack go on.
     """
@@ -56,6 +58,7 @@ class Member:
     data: int = 0
     penalty: float = 0.0
     history: History = field(default_factory=History)
+    seconds: float = 0.0
     error: TrainingDivergedError | None = None
 
 
@@ -97,6 +100,7 @@ def train_together(
 
     def end(k: int, why: str) -> None:
         members[k].history.stopped_by = why
+        members[k].seconds = time.perf_counter() - began
         running.discard(k)
 
     def diverged(k: int, what: str, value: float) -> None:

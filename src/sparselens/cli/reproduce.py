@@ -71,10 +71,20 @@ def reproduce(
     if (wanted := _names(encoders)) is not None:
         cells = [cell for cell in cells if cell.encoder in wanted]
     options = Options(device, out / "models" if keep_models else None, fit_seconds)
-    n_jobs = jobs or (1 if device.startswith("cuda") else min(os.cpu_count() or 1, 8))
+    together = device.startswith("cuda")
+    n_jobs = jobs or min(os.cpu_count() or 1, 8)
     store = Store(out / RESULTS)
     with _told() as tell:
-        whole = run(cells, store, options, n_jobs=n_jobs, time_limit=time_limit, retry=retry, callback=tell)
+        whole = run(
+            cells,
+            store,
+            options,
+            n_jobs=n_jobs,
+            time_limit=time_limit,
+            retry=retry,
+            together=together,
+            callback=tell,
+        )
     keys = {cell.key for cell in cells}
     mine = [row for row in store.rows() if row["key"] in keys]
     counts = Counter(row["status"] for row in mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,7 +43,9 @@ def fit_together(
 
     Returns
     -------
-    The encoders. Where a training diverges the others go on, and a `TrainingDivergedError` at the end says which did.
+    The encoders. ``history_`` has two more entries: ``together``, how many there were, and ``seconds``, from the
+    beginning to the end of this training. Where a training diverges the others go on, and a `TrainingDivergedError` at
+    the end says which did.
 
     Examples
     --------
@@ -75,8 +78,10 @@ def fit_together(
     rows, held_out = (SparseRows(part, device=device) for part in sets.joined())
     values = members_of[0][0].values
     tried: list[list[Trained]] = [[] for _ in encoders]
+    seconds, began = [0.0] * len(encoders), time.perf_counter()
     errors: dict[int, TrainingDivergedError] = {}
     for value in values:
+        before = time.perf_counter() - began
         members = [
             Member(variants.make(value), seed, data, getattr(encoder, "orthogonality_penalty", 0.0))
             for encoder, (variants, seed, data) in zip(encoders, members_of, strict=True)
@@ -92,6 +97,7 @@ def fit_together(
             callback=callback,
         )
         for k, member in enumerate(members):
+            seconds[k] = before + member.seconds
             if member.error is not None:
                 errors[k] = member.error
             else:
@@ -99,6 +105,7 @@ def fit_together(
     for k, encoder in enumerate(encoders):
         if k not in errors:
             encoder._take(tried[k])
+            encoder.history_ |= {"together": len(encoders), "seconds": seconds[k]}
             encoder._end(checked[k])
     if errors:
         k, error = next(iter(errors.items()))

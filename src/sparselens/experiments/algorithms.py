@@ -24,6 +24,7 @@ PRESET_OF = {
 _LABELS = "wiki10-31k"  # every other set is a matrix of labels, as the paper's Wiki10-31K is
 _LEAST_PATIENCE = {"amazon": 5}
 _LARGE = 20_000  # columns from which on ℓ1 decoding pays on a GPU
+_WIDE = 5_000  # columns from which on a trained network decodes on a GPU
 
 # Labels of the paper's figure 2, and what they are.
 L1AE_OWN = Algorithm("ℓ1-AE", "l1ae", "own")
@@ -110,7 +111,7 @@ def make_decoder(name: str, encoder: Any, data: Dataset, *, device: str) -> Any:
     """A decoder bound to what the encoder learned."""
     if name == "own":
         decoder = encoder.decoder_
-        if device.startswith("cuda") and "device" in decoder.get_params(deep=False):
+        if device.startswith("cuda") and data.n_features >= _WIDE and "device" in decoder.get_params(deep=False):
             decoder = decoder.set_params(device=device).bind(encoder.components_)
         return decoder
     return DECODERS[name](data, device).bind(encoder.components_)

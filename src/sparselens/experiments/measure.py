@@ -38,11 +38,14 @@ class Options:
         A folder for trained models and for the checkpoints of unfinished trainings.
     fit_seconds : float or None
         Stop a training after so many seconds; its rows say so (``stopped_by`` is "callback").
+    stacked : path or None
+        Where `together` leaves the models of trainings that were done at once.
     """
 
     device: str = "cpu"
     models: Path | None = None
     fit_seconds: float | None = None
+    stacked: Path | None = None
 
 
 def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
@@ -56,7 +59,7 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
     if not cells:
         return
     try:
-        data = _data(cells[0])
+        data = load_data(cells[0])
     except DataNotFoundError as error:
         # Where the data would lie is this machine's affair.
         lacking = {"status": MISSING, "reason": str(error).replace(str(data_root()), "the data folder")}
@@ -83,7 +86,7 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
             result = {"status": DONE} | fitted | decode(cell, encoder, data, options)
         except Exception as error:
             result = {"status": FAILED, "reason": _sentence(error)} | fitted
-        yield _as_json(cell.as_row() | result | common)
+        yield _as_json(cell.as_row() | common | result)
 
 
 def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
@@ -97,6 +100,15 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
     )
     row: Row = {"made_by": repr(encoder), "from_cache": False}
     kept = options.models / cell.fit_key if options.models is not None and cell.encoder in TRAINED else None
+    handed = options.stacked / cell.fit_key if options.stacked is not None else None
+    if handed is not None and (handed / "manifest.json").exists():
+        metrics = read_manifest(handed)["metrics"]  # the seconds and the machine
+        encoder = load(handed)
+        row |= metrics | _about(encoder)
+        if kept is not None and _worth_keeping(cell, data, row):
+            encoder.save(kept, metrics=metrics)
+        shutil.rmtree(handed)
+        return encoder, row
     if kept is not None and (kept / "manifest.json").exists():
         row |= {"fit_seconds": read_manifest(kept)["metrics"]["fit_seconds"], "from_cache": True}
         encoder = load(kept)
@@ -104,17 +116,21 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
     began = time.perf_counter()
     _train(encoder, data, kept, options.fit_seconds)
     row |= {"fit_seconds": time.perf_counter() - began} | _about(encoder)
-    # A training that was cut is not kept: a later run without a limit would take it for a whole one.
-    if kept is not None and row.get("stopped_by") != "callback" and cell.m * data.n_features <= _KEPT_CELLS:
+    if kept is not None and _worth_keeping(cell, data, row):
         encoder.save(kept, metrics={"fit_seconds": row["fit_seconds"]})
     return encoder, row
+
+
+def _worth_keeping(cell: Cell, data: Dataset, row: Row) -> bool:
+    """Not a training that was cut: a later run without a limit would take it for a whole one."""
+    return row.get("stopped_by") != "callback" and cell.m * data.n_features <= _KEPT_CELLS
 
 
 def _about(encoder: Any) -> Row:
     """How the training went, what was chosen in it, and the singular values of the matrix."""
     row: Row = {}
     history = getattr(encoder, "history_", {})
-    for name in ("n_epochs", "n_steps", "stopped_by", "best_epoch"):
+    for name in ("n_epochs", "n_steps", "stopped_by", "best_epoch", "together"):
         if name in history:
             row[name] = history[name]
     for name in ("recipe_", "structure_found_", "n_hidden_", "tried_"):
@@ -189,7 +205,8 @@ def _train(encoder: Any, data: Dataset, kept: Path | None, limit: float | None) 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _data(cell: Cell) -> Dataset:
+def load_data(cell: Cell) -> Dataset:
+    """The rows of a cell."""
     from sparselens.data.synthetic import GENERATORS
 
     # A generated set is drawn anew for every seed; a real one keeps its split.

@@ -1,26 +1,30 @@
 """Walk the cells of experiments: skip what is stored, share fits, run side by side, survive any kill.
 
 The unit of work is a fit with all of its decoders. A worker appends each row to the store as soon as it is measured,
-so that a run which is killed at any point goes on from there when it is started again.
+so that a run which is killed at any point goes on from there when it is started again. On a GPU trainings of one shape
+are done at once, in a thread of this process; the workers take their models over.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from sparselens.experiments.measure import Options, measure
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import FAILED, Store, facts
+from sparselens.experiments.together import Job, fit_stack, left_over, stacks_of
 from sparselens.parallel import end_with
 
-Job = tuple[Cell, ...]
+_TELL = 10.0  # seconds between two messages about trainings that are done at once
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ def run(
     n_jobs: int = 1,
     time_limit: float | None = None,
     retry: bool = False,
+    together: bool = False,
     callback: Callable[[Progress], None] | None = None,
 ) -> bool:
     """Measure every cell that the store does not have yet.
@@ -72,8 +77,10 @@ def run(
         Begin no fit after so many seconds.
     retry : bool
         Measure cells again that are stored as failed.
+    together : bool
+        Train networks of one shape at once, which pays on a GPU.
     callback : callable, optional
-        Called with a `Progress` after every fit.
+        Called with a `Progress` after every fit, and now and then during trainings that are done at once.
 
     Returns
     -------
@@ -81,7 +88,7 @@ def run(
     """
     jobs = plan(cells, store.finished(retry=retry))
     began = time.perf_counter()
-    done = 0
+    done, told = 0, 0.0
 
     def tell(job: Job) -> None:
         nonlocal done
@@ -93,22 +100,36 @@ def run(
     def in_time() -> bool:
         return time_limit is None or time.perf_counter() - began < time_limit
 
-    if n_jobs == 1:
-        for job in jobs:
+    def tell_stack(stack: list[Job], event: Any) -> None:
+        nonlocal told
+        if callback is not None and time.perf_counter() - told > _TELL:
+            told = time.perf_counter()
+            part = f"{stack[0][0].encoder}: {len(stack)} trainings at once, epoch {event.epoch}, best {event.best:.4f}"
+            callback(Progress(done, len(jobs), part, None))
+
+    stacks: list[list[Job]] = []
+    if together:
+        options = replace(options, stacked=store.path.parent / "stacked")
+        fitted = left_over(jobs, options)
+        stacks = stacks_of([job for job in jobs if job not in fitted], options)
+    stacked = {job for stack in stacks for job in stack}
+    waiting = [job for job in reversed(jobs) if job not in stacked]
+    if n_jobs == 1 and not stacks:
+        while waiting:
             if not in_time():
                 return False
+            job = waiting.pop()
             work(job, store.path, options)
             tell(job)
         return True
-    waiting = list(reversed(jobs))
-    while waiting and in_time():
-        lost = _run_pool(waiting, store, options, n_jobs, in_time, tell)
+    while (waiting or stacks) and in_time():
+        lost = _run_pool(waiting, stacks, store, options, n_jobs, in_time, tell, tell_stack)
         for job in lost:  # a process died: find out which fit it was by running each alone
             if not in_time():
                 return False
             _run_alone(job, store, options)
             tell(job)
-    return not waiting
+    return not (waiting or stacks)
 
 
 def work(job: Job, path: Path, options: Options) -> None:
@@ -120,26 +141,53 @@ def work(job: Job, path: Path, options: Options) -> None:
 
 def _run_pool(
     waiting: list[Job],
+    stacks: list[list[Job]],
     store: Store,
     options: Options,
     n_jobs: int,
     in_time: Callable[[], bool],
     tell: Callable[[Job], None],
+    tell_stack: Callable[[list[Job], Any], None],
 ) -> list[Job]:
-    """Take jobs from the end of `waiting` until it is empty; return those that were under way when a process died."""
-    running: dict[Future[None], Job] = {}
-    with _pool(n_jobs) as pool:
+    """Take jobs from the end of `waiting` until it is empty; return those that were under way when a process died.
+
+    The stacks are trained one after the other beside them, and then join them.
+    """
+    running: dict[Future[Any], Job] = {}
+    training: dict[Future[Any], list[Job]] = {}
+    fitted: list[Job] = []  # these are measured whatever the time
+    stop = threading.Event()
+
+    def train(stack: list[Job]) -> None:
+        def told(event: Any) -> bool:
+            tell_stack(stack, event)
+            return stop.is_set()
+
+        fit_stack(stack, options, callback=told)
+
+    with ThreadPoolExecutor(1) as trainer, _pool(n_jobs) as pool:
         try:
-            while running or (waiting and in_time()):
-                while waiting and len(running) < n_jobs and in_time():
-                    job = waiting.pop()
+            while running or training or fitted or ((waiting or stacks) and in_time()):
+                if stacks and not training and in_time():
+                    stack = stacks.pop(0)
+                    training[trainer.submit(train, stack)] = stack
+                while len(running) < n_jobs and (fitted or (waiting and in_time())):
+                    job = fitted.pop() if fitted else waiting.pop()
                     running[pool.submit(work, job, store.path, options)] = job
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    future.result()
-                    tell(running.pop(future))
+                for future in wait([*running, *training], return_when=FIRST_COMPLETED).done:
+                    if future in training:
+                        fitted += reversed(training.pop(future))
+                        future.result()
+                    else:
+                        future.result()
+                        tell(running.pop(future))
         except BrokenProcessPool:
+            waiting += fitted
+            for stack in training.values():  # it goes on to its end, and leaves its models
+                waiting += reversed(stack)
             return list(running.values())
         except BaseException:  # interrupted: what is under way is not waited for, and is run again the next time
+            stop.set()
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
