@@ -5,7 +5,7 @@
     python benchmarks/train.py --cases baselines                      # ISTA-AE, simple AE, 4-layer AE at m = 10
     python benchmarks/train.py --cases depth,patience                 # m = 20, T = 30; early stopping on Synthetic2
     python benchmarks/train.py --device cuda --cases rcv1-epoch,amazon-m40,amazon-m80 --data FOLDER --out FILE
-    python benchmarks/train.py --device cuda --cases side-by-side     # several trainings on one GPU at a time
+    python benchmarks/train.py --device cuda --cases together --data FOLDER   # many networks of one shape at once
     python benchmarks/train.py --cases growth                         # as n, d, m and T grow
     python benchmarks/train.py --cases rcv1-memory --data FOLDER      # peak memory of a fit on a CPU
 
@@ -22,7 +22,8 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -199,32 +200,47 @@ def one_size(sizes: dict[str, int], options: argparse.Namespace) -> Row:
     return {"seconds_per_epoch": median(steady), "peak_gigabytes": peak, "gigabytes_of_the_fit": peak - before}
 
 
-def side_by_side(options: argparse.Namespace) -> Iterator[Row]:
-    """k trainings on one device at a time, in k processes: epochs a second of all of them together."""
-    alone = None
-    for k in (1, 2, 4):
-        command = [sys.executable, __file__, "--share", "20", "--device", options.device]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(k)]
-        rate = sum(json.loads(process.communicate()[0])["epochs_per_second"] for process in running)
-        alone = alone or rate
-        yield {"case": f"side by side, {k}", "epochs_per_second": rate, "times_one": rate / alone}
+def together(options: argparse.Namespace) -> Iterator[Row]:
+    """An epoch of many networks at once against one of the largest of them alone."""
+    yield together_on("synthetic1", (10, 20, 30, 40, 50, 60, 70), range(10), 30, options)
+    yield together_on("synthetic1", (20,), range(10), 30, options)
+    if "SPARSELENS_DATA" in os.environ:
+        yield together_on("amazon", (20, 40, 60, 80, 100, 120), (0,), 4, options)
+        yield together_on("rcv1", (200, 400, 600, 800, 1000, 1200), (0,), 3, options)
 
 
-def share(seconds: float, options: argparse.Namespace) -> Row:
-    """Train Synthetic1 for so many seconds after the first epoch."""
+def together_on(name: str, ms: tuple[int, ...], seeds: Sequence[int], epochs: int, options: argparse.Namespace) -> Row:
     import sparselens as sl
 
-    data = sl.load_dataset("synthetic1", random_state=0)
+    data = sl.load_dataset("rcv1-mulan" if name == "rcv1" else name, **({"random_state": 0} if "syn" in name else {}))
     ends: list[float] = []
 
     def callback(event: Any) -> bool:
         ends.append(event.seconds)
-        return event.seconds > ends[0] + seconds
+        return len(ends) > epochs
 
-    sl.L1AE.preset("synthetic1", n_components=20, patience=10**6, **_common(options)).fit(
-        data.train, X_valid=data.valid, callback=callback
-    )
-    return {"epochs_per_second": (len(ends) - 1) / (ends[-1] - ends[0])}
+    def seconds_per_epoch(fit: Callable[..., Any], *given: Any) -> float:
+        ends.clear()
+        fit(*given, X_valid=data.valid, callback=callback)
+        return median(b - a for a, b in pairwise(ends))
+
+    def make(m: int, seed: int) -> Any:
+        return sl.L1AE.preset(
+            name, n_components=m, random_state=seed, device=options.device, matmul_precision=options.precision
+        )
+
+    many = [make(m, seed) for m in ms for seed in seeds]
+    at_once = seconds_per_epoch(sl.fit_together, many, data.train)
+    alone = seconds_per_epoch(make(max(ms), 0).fit, data.train)
+    return {
+        "case": "together",
+        "data": name,
+        "m": list(ms),
+        "networks": len(many),
+        "seconds_per_epoch": at_once,
+        "seconds_per_epoch_alone": alone,
+        "times_faster": len(many) * alone / at_once,
+    }
 
 
 CASES: dict[str, Callable[[argparse.Namespace], Any]] = {
@@ -240,7 +256,7 @@ CASES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "rcv1-epoch": rcv1,
     "rcv1-memory": lambda options: rcv1(options, epochs=1, name="rcv1-memory"),
     "growth": growth,
-    "side-by-side": side_by_side,
+    "together": together,
 }
 
 
@@ -284,7 +300,6 @@ def main() -> None:
     parser.add_argument("--method", default="auto", help="method of L1Decoder")
     parser.add_argument("--no-compile", action="store_true", help="leave the passes on a GPU to eager torch")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--share", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.data:
@@ -293,9 +308,8 @@ def main() -> None:
         from sparselens import _closed_form
 
         _closed_form.COMPILE = False
-    if options.one or options.share:
-        found = one_size(json.loads(options.one), options) if options.one else share(options.share, options)
-        print(json.dumps(found))
+    if options.one:
+        print(json.dumps(one_size(json.loads(options.one), options)))
         return
     from facts import facts
 
