@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -114,8 +114,13 @@ class SparseRows:
         self._columns = torch.as_tensor(X.indices.astype(np.int64), device=self.device)
         self._values = torch.as_tensor(X.data, dtype=dtype, device=self.device)
 
-    def batches(self, order: torch.Tensor, bounds: Sequence[int]) -> Iterator[Batch]:
-        """The rows ``order[bounds[i]:bounds[i + 1]]`` for each i."""
+    def batches(
+        self,
+        order: torch.Tensor,
+        bounds: Sequence[int],
+        zeros: Callable[[int], torch.Tensor] | None = None,
+    ) -> Iterator[Batch]:
+        """The rows ``order[bounds[i]:bounds[i + 1]]`` for each i; dense ones in the zeros (n, d) that are given."""
         # One gather for the whole epoch: the batches are then slices of it, and the GPU is asked to wait once.
         order = order.to(self.device)
         counts = torch.diff(self._indptr)[order]
@@ -134,7 +139,7 @@ class SparseRows:
         rows = torch.repeat_interleave(torch.arange(len(order), device=self.device), counts, output_size=total)
         cuts = ends[torch.as_tensor(bounds, device=self.device)].tolist()
         for (a, b), (start, end) in zip(pairwise(bounds), pairwise(cuts), strict=True):
-            X = values.new_zeros(b - a, self.n_features)
+            X = values.new_zeros(b - a, self.n_features) if zeros is None else zeros(b - a)
             X[rows[start:end] - a, columns[start:end]] = values[start:end]
             yield DenseBatch(X)
 

@@ -24,11 +24,14 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from sparselens._batches import DenseBatch, SparseRows, cuts
 from sparselens._closed_form import Buffers
-from sparselens._closed_form_many import iterate, losses_and_gradients
+from sparselens._closed_form_many import cut, iterate, joined, losses_and_gradients
 from sparselens.recovery import TrainingDivergedError
 from sparselens.train import Callback, Event, History, Settings, epoch_order, matmul_precision
 from sparselens.unroll import BATCH_SCALE, UnrolledNetwork
 
+_TILES = 264  # of 128 rows and columns, that keep a GPU of 132 processors busy
+_NARROWEST = 1024  # columns of a part
+_ALIGNED = 8  # float16 numbers in 16 bytes: other rows multiply at a fraction of the speed
 _LEAVE = 0.7  # the stack is made smaller when so many of its networks, or fewer, are still trained
 Tensors = dict[str, torch.Tensor]
 
@@ -89,7 +92,13 @@ def train_together(
     """
     n_sets = 1 + max(member.data for member in members)
     n, n_held_out = rows.n_rows // n_sets, held_out.n_rows // n_sets
-    stack = Stack([member.network for member in members], [member.penalty for member in members], rows.device)
+    on_gpu = rows.device.type == "cuda"
+    stack = Stack(
+        [member.network for member in members],
+        [member.penalty for member in members],
+        rows.device,
+        half=settings.matmul_precision == "high",
+    )
     optimizer = _optimizer(method, stack, learning_rate)
     best = {name: value.clone() for name, value in stack.parameters.items()}
     n_bad = [0] * len(members)
@@ -129,13 +138,13 @@ def train_together(
             best[name][kept] = value[better]
         return scores
 
-    precision = settings.matmul_precision if rows.device.type == "cuda" else "highest"
-    with matmul_precision(precision):
+    with matmul_precision(settings.matmul_precision if on_gpu else "highest"):
         while running:
             order = _orders([members[k] for k in slots], epoch, n, settings.batch_size)
             total = torch.zeros(len(slots), dtype=torch.float64, device=rows.device)
-            for batch in rows.batches(order, [len(slots) * bound for bound in bounds]):
-                X = batch.dense().view(len(slots), -1, rows.n_features)
+            for batch in rows.batches(order, [len(slots) * bound for bound in bounds], stack.zeros):
+                X = batch.dense()
+                X = X.view(len(slots), -1, X.shape[1])
                 total += stack.put_gradients(X) * (X.shape[1] / n)
                 optimizer.step()
             epoch += 1
@@ -173,7 +182,7 @@ def train_together(
             own = dict(member.network.named_parameters())
             with torch.no_grad():
                 for name, value in own.items():
-                    value.copy_(best[name][k][tuple(slice(length) for length in value.shape)])
+                    value.copy_(stack.unpack(best[name][k : k + 1])[tuple(slice(length) for length in value.shape)])
         member.network.eval()
 
 
@@ -183,65 +192,114 @@ class Stack:
     Attributes
     ----------
     parameters : dict of tensors (K, ...)
+        What differs in shape is padded with zeros; the form of the network says how they lie in memory.
     """
 
-    def __init__(self, networks: Sequence[nn.Module], penalties: Sequence[float], device: torch.device) -> None:
+    def __init__(
+        self,
+        networks: Sequence[nn.Module],
+        penalties: Sequence[float],
+        device: torch.device,
+        *,
+        half: bool = False,
+        parts: int | None = None,
+    ) -> None:
         named = [dict(network.named_parameters()) for network in networks]
-        self.parameters: Tensors = {
-            name: _padded([one[name].detach() for one in named]).to(device).requires_grad_() for name in named[0]
-        }
-        self._template = copy.deepcopy(networks[0]).to(device)
-        closed = isinstance(networks[0], UnrolledNetwork) and networks[0].has_closed_form
-        self._form: _SignForm | _TracedForm = (_SignForm if closed else _TracedForm)(self._template)
+        template = copy.deepcopy(networks[0]).to(device)
+        if isinstance(template, UnrolledNetwork) and template.has_closed_form:
+            m = max(len(one["A"]) for one in named)
+            self._form: _SignForm | _TracedForm = _SignForm(template, len(networks), m, device, half, parts)
+        else:
+            self._form = _TracedForm(template)
+        self.parameters: Tensors = {}
+        for name in named[0]:
+            values = [one[name].detach() for one in named]
+            value = _padded(values, _ALIGNED if name in ("A", "B") else 1).to(device)
+            self.parameters[name] = self._form.pack(value).requires_grad_()
         self._penalty = torch.tensor(penalties, dtype=torch.float32, device=device)
+        self._penalised = any(penalties)
         self._m = torch.tensor([len(one["A"]) if "A" in one else 0 for one in named], device=device)
-        self._recorded: dict[torch.Size, _Recorded] = {}
+        self._recorded: dict[int, _Recorded] = {}
+
+    def zeros(self, n_rows: int) -> torch.Tensor:
+        """Where the next batches of all networks are written: zeros of shape (n_rows, columns)."""
+        n = n_rows // len(self._penalty)
+        if n in self._recorded and self._form.parts == 1:
+            return self._recorded[n].X.zero_().view(n_rows, -1)
+        return torch.zeros(n_rows, self._form.columns, device=self._penalty.device)
 
     def put_gradients(self, X: torch.Tensor) -> torch.Tensor:
-        """Each network's loss on its batch of X (K, n, d), and the gradients where an optimiser finds them."""
+        """Each network's loss on its batch of X (K, n, columns), and the gradients where an optimiser finds them."""
         if X.device.type == "cuda":
-            if X.shape not in self._recorded:
-                self._recorded[X.shape] = _Recorded(self._losses_and_gradients, X)
-            losses, gradients = self._recorded[X.shape](X)
+            n = X.shape[1]
+            if n not in self._recorded:
+                self._recorded[n] = _Recorded(self._losses_and_gradients, cut(X, self._form.parts))
+            losses, gradients = self._recorded[n](X)
         else:
-            losses, gradients = self._losses_and_gradients(X)
+            losses, gradients = self._losses_and_gradients(cut(X, self._form.parts))
         for name, value in self.parameters.items():
             value.grad = gradients[name]
         return losses
 
     def predict(self, X: torch.Tensor) -> torch.Tensor:
-        """x̂ (K, n, d)."""
+        """x̂ (K, n, columns)."""
         with torch.no_grad():
-            return self._form.predict(self.parameters, X)
+            return joined(self._form.predict(self.parameters, cut(X, self._form.parts)), self._form.parts)
 
     def keep(self, places: list[int]) -> None:
         """Go on with the networks at these places alone."""
         self._recorded.clear()
-        self._form = type(self._form)(self._template)  # without the memory of the larger stack
+        self._form.forget()
         self.parameters = {name: value.detach()[places].requires_grad_() for name, value in self.parameters.items()}
         self._penalty, self._m = self._penalty[places], self._m[places]
 
+    def unpack(self, value: torch.Tensor) -> torch.Tensor:
+        """The parameters of one network (1, ...), as it has them but for the padding."""
+        return self._form.unpack(value)[0]
+
     def _losses_and_gradients(self, X: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         losses, gradients = self._form.losses_and_gradients(self.parameters, X)
-        if "A" in self.parameters:
+        if self._penalised:
             with torch.no_grad():
-                A, weight = self.parameters["A"], self._penalty[:, None, None]
+                A = self.parameters["A"].detach()
+                A, c = A.reshape(-1, *A.shape[-2:]), self._form.parts
                 own = torch.arange(A.shape[1], device=A.device) < self._m[:, None]  # not the padding
-                excess = torch.bmm(A, A.mT) - torch.diag_embed(own.to(A.dtype))
+                gram = torch.bmm(A, A.mT).view(-1, c, A.shape[1], A.shape[1]).sum(1)
+                excess = gram - torch.diag_embed(own.to(A.dtype))
                 losses = losses + self._penalty * excess.square().sum((1, 2))
-                gradients["A"] = gradients["A"] + 4.0 * weight * torch.bmm(excess, A)
+                weighted = (4.0 * self._penalty[:, None, None] * excess).repeat_interleave(c, 0)
+                gradients["A"] = gradients["A"] + torch.bmm(weighted, A).view_as(gradients["A"])
         return losses, gradients
 
 
 class _SignForm:
-    """`UnrolledNetwork`s with signs, by their closed form."""
+    """`UnrolledNetwork`s with signs, by their closed form; matrices lie as (K, parts, rows, columns of a part)."""
 
-    def __init__(self, template: Any) -> None:
+    def __init__(self, template: Any, K: int, m: int, device: torch.device, half: bool, parts: int | None) -> None:
         self._template, self._buffers = template, Buffers()
+        d = template.A.shape[1]
+        on_gpu = device.type == "cuda"
+        self._low = torch.float16 if half and on_gpu else torch.float32
+        # Products of tall matrices leave most of a GPU idle where they have few tiles.
+        tiles = K * -(-m // 128)
+        self.parts = parts or (max(1, min(-(-_TILES // tiles), d // _NARROWEST)) if on_gpu else 1)
+        multiple = self.parts * (_ALIGNED if on_gpu else 1)
+        self.columns = -(-d // multiple) * multiple
+
+    def pack(self, value: torch.Tensor) -> torch.Tensor:
+        if value.ndim < 3:
+            return value
+        K, r, d = value.shape
+        full = value.new_zeros(K, r, self.columns)
+        full[:, :, :d] = value
+        return cut(full, self.parts).reshape(K, self.parts, r, -1)
+
+    def unpack(self, value: torch.Tensor) -> torch.Tensor:
+        return value if value.ndim < 3 else joined(value.flatten(0, 1), self.parts)
 
     def losses_and_gradients(self, p: Tensors, X: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         losses, grads = losses_and_gradients(
-            X, *self._arguments(p), final_relu=self._template.final_relu, buffers=self._buffers
+            X, *self._arguments(p), final_relu=self._template.final_relu, low=self._low, buffers=self._buffers
         )
         out = {"A": grads.A, "B": grads.B} if "B" in p else {"A": grads.A + grads.B}
         if "step" in p:
@@ -249,31 +307,52 @@ class _SignForm:
             out["step"] = grads.alpha if free else (grads.alpha / self._template._index).sum(1, keepdim=True)
         if "scale" in p:
             out |= {"scale": grads.g * BATCH_SCALE, "shift": grads.b}
-        return losses, out
+        return losses, {name: value.view_as(p[name]) for name, value in out.items()}
 
     def predict(self, p: Tensors, X: torch.Tensor) -> torch.Tensor:
-        x = iterate(torch.bmm(X, p["A"].mT), *self._arguments(p))
+        A, *rest = self._arguments(p)
+        c = self.parts
+        y = torch.bmm(X, A.mT)
+        if c > 1:
+            y = y.view(-1, c, *y.shape[1:]).sum(1).repeat_interleave(c, 0)
+        x = iterate(y, A, *rest, low=self._low)
         return torch.relu_(x) if self._template.final_relu else x
+
+    def forget(self) -> None:
+        """Give back the memory of the larger stack."""
+        self._buffers = Buffers()
 
     def _arguments(self, p: Tensors) -> tuple[torch.Tensor, ...]:
         """A, B, α, g and b of every network, without a history."""
-        A, network = p["A"].detach(), self._template
-        K, T, d = len(A), network.n_steps, A.shape[2]
+        network = self._template
+        A = p["A"].detach().flatten(0, 1)
+        T = network.n_steps
         if not T:
-            alpha = A.new_zeros(K, 0)
+            alpha = A.new_zeros(len(p["A"]), 0)
         else:
             alpha = p["step"].detach() / (1.0 if network.step_rule == "free" else network._index)
-        g = p["scale"].detach() * BATCH_SCALE if "scale" in p else A.new_ones(K, T, d)
-        b = p["shift"].detach() if "shift" in p else A.new_zeros(K, T, d)
-        return A, p["B"].detach() if "B" in p else A, alpha, g, b
+        g = p["scale"].detach().flatten(0, 1) * BATCH_SCALE if "scale" in p else A.new_ones(len(A), T, A.shape[2])
+        b = p["shift"].detach().flatten(0, 1) if "shift" in p else A.new_zeros(len(A), T, A.shape[2])
+        return A, p["B"].detach().flatten(0, 1) if "B" in p else A, alpha, g, b
 
 
 class _TracedForm:
     """Any network with ``loss(batch)``, through autograd."""
 
-    def __init__(self, template: nn.Module) -> None:
-        self._template = template
+    parts = 1
+
+    def __init__(self, template: Any) -> None:
+        self.columns = template.first_matrix.shape[1]
         self._loss, self._prediction = _Loss(template), _Prediction(template)
+
+    def pack(self, value: torch.Tensor) -> torch.Tensor:
+        return value
+
+    def unpack(self, value: torch.Tensor) -> torch.Tensor:
+        return value
+
+    def forget(self) -> None:
+        pass
 
     def losses_and_gradients(self, p: Tensors, X: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         def loss(one: Tensors, rows: torch.Tensor) -> torch.Tensor:
@@ -311,26 +390,29 @@ class _Recorded:
     """A function of batches of one shape, recorded once as a CUDA graph and replayed."""
 
     def __init__(self, function: Callable[[torch.Tensor], tuple[torch.Tensor, Tensors]], X: torch.Tensor) -> None:
-        self._X = X.clone()
+        self.X = X.clone()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # memory is set aside and kernels are compiled before the recording
             for _ in range(3):
-                function(self._X)
+                function(self.X)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._out = function(self._X)
+            self._out = function(self.X)
 
     def __call__(self, X: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
-        self._X.copy_(X)
+        if X.data_ptr() != self.X.data_ptr():  # not written there
+            (K, n, columns), w = X.shape, self.X.shape[2]
+            self.X.view(K, -1, n, w).copy_(X.view(K, n, columns // w, w).transpose(1, 2))
         self._graph.replay()
         return self._out
 
 
-def _padded(values: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Tensors of several shapes as one, with zeros behind what is short."""
+def _padded(values: Sequence[torch.Tensor], multiple: int = 1) -> torch.Tensor:
+    """Tensors of several shapes as one, with zeros behind what is short; the rows fill up a multiple."""
     shape = [max(lengths) for lengths in zip(*(value.shape for value in values), strict=True)]
+    shape[0] = -(-shape[0] // multiple) * multiple
     out = values[0].new_zeros(len(values), *shape)
     for k, value in enumerate(values):
         out[(k, *(slice(length) for length in value.shape))] = value
@@ -349,12 +431,13 @@ def _orders(members: Sequence[Member], epoch: int, n: int, size: int) -> torch.T
 
 def _scores(stack: Stack, data: list[int], held_out: SparseRows, n: int, size: int) -> list[float]:
     """The mean of ‖x̂ − x‖² over the held-out rows of each network."""
-    K, d = len(data), held_out.n_features
+    K = len(data)
     rows = torch.arange(n)
     order = torch.cat([(part + n * torch.tensor(data)[:, None]).reshape(-1) for part in rows.split(size)])
     total = torch.zeros(K, dtype=torch.float64, device=held_out.device)
-    for batch in held_out.batches(order, [K * bound for bound in cuts(n, size)]):
-        X = batch.dense().view(K, -1, d)
+    for batch in held_out.batches(order, [K * bound for bound in cuts(n, size)], stack.zeros):
+        X = batch.dense()
+        X = X.view(K, -1, X.shape[1])
         total += (stack.predict(X) - X).square().sum((1, 2))
     return (total / n).tolist()
 
