@@ -76,7 +76,7 @@ def losses_and_gradients(
     S = _aligned(buffers, T, (Kc, n, w), like)
     P = buffers("projections", (T, Kc, n, m), like)
     G = iterate(y, A, B, alpha, g, b, S, P, low=low)
-    loss = _residual_(G, X, final_relu).view(K, c).sum(1) / n
+    loss = _fused(_residual_, A)(G, X, final_relu).view(K, c).sum(1) / n
     factor = 2.0 / n  # G is half the gradient of the sum: its entries stay near those of X
     G_low = G.to(low)
 
@@ -203,12 +203,7 @@ def _add_weighted(
 
 
 def _residual_(v: torch.Tensor, X: torch.Tensor, final_relu: bool) -> torch.Tensor:
-    """Turn v into the gradient of ``‖x̂ − x‖²/2`` by v and return Σ ‖x̂ − x‖² of each network."""
-    active = v > 0
-    if final_relu:
-        v.relu_()
-    v.sub_(X)
-    loss = v.square().sum((1, 2))
-    if final_relu:
-        v.mul_(active)
-    return loss
+    """Turn v into the gradient of ``‖x̂ − x‖²/2`` by v and return Σ ‖x̂ − x‖² of each network and part."""
+    residual = torch.relu(v) - X if final_relu else v - X
+    v.copy_(residual * (v > 0) if final_relu else residual)
+    return residual.square().sum((1, 2))
