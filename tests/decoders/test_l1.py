@@ -445,3 +445,20 @@ def test_an_answer_that_is_worse_than_zero_is_reported_as_zero(monkeypatch, clai
     assert (rec.status == Status.UNCERTIFIED).all()
     assert rec.x.toarray().tolist() == [[0, 0, 0], [0, 0.5, 0]]  # the second is nearer to y than zero is
     np.testing.assert_allclose(rec.residual, [1.0, 0.5])
+
+
+@pytest.mark.parametrize("method", ["path", "highs"])
+def test_what_is_not_proved_is_nonnegative_and_near_y(method):
+    # the lowest frequencies: neighbouring columns are nearly the same, and a basis of them has a condition of 1e15
+    frequency, place = np.arange(20)[:, None], np.arange(200)[None]
+    A = np.sqrt(2.0 / 200) * np.cos(np.pi * frequency * (2 * place + 1) / 400)
+    X = sp.csr_array(np.random.default_rng(0).random((30, 200)) * (np.abs(place - 100) < 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConditionWarning)
+        recovery = L1Decoder(method=method).bind(A).decode(X @ A.T)
+    unproved = recovery.status == Status.UNCERTIFIED
+    assert unproved.any()
+    assert recovery.x.data.min() > 0
+    assert recovery.residual.max() < 0.01
+    # the first row of A is constant: every x ≥ 0 that fits is as long as the truth
+    np.testing.assert_allclose(recovery.x.sum(axis=1), X.sum(axis=1), rtol=0.02)

@@ -108,13 +108,15 @@ class HighsEngine:
         if status == self.model.HighsModelStatus.kTimeLimit:
             return _Answer(*nothing, np.zeros_like(y), False, steps)
         if status != self.model.HighsModelStatus.kOptimal:
-            return _Answer(*nothing, self._farkas(y), True, steps)
+            return _Answer(*self._nearest(y), True, steps)
         x, u, basic = self._solution()
         S, values = self._refit(y, np.flatnonzero(x > _KEEP * x.max(initial=0.0)))
         if not self._fits(y, S, values):
             x, u, basic = self._zoom(y, x)
             S, values = self._refit(y, np.flatnonzero(basic))
             S, values = S[values > 0], values[values > 0]
+            if self._missing(y, S, values) > self._missing(y, *(found := _positive(x))):
+                S, values = found  # the columns are nearly dependent
         tight = self.columns[:, basic]
         for _ in range(2):
             u = u + np.linalg.lstsq(tight.T, 1.0 - tight.T @ u, rcond=None)[0]
@@ -151,7 +153,7 @@ class HighsEngine:
         )
 
     def _zoom(self, y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray, np.ndarray]:
-        """Solve for what is missing, enlarged: HiGHS' tolerances then apply to the enlarged problem.
+        """Solve for what is missing, enlarged: HiGHS' tolerances then apply to the enlarged problem. (x, u, basic).
 
         Measurements rounded to single precision have solutions with entries of 1e-8, which its tolerance of 1e-10
         would leave two digits. With x = x₀ + δz the constraint x ≥ 0 is z ≥ −x₀/δ (Gleixner's refinement).
@@ -174,25 +176,33 @@ class HighsEngine:
             answer = self._solution()
             x = x + size * answer[0]
         self.highs.changeColsBounds(n_columns, columns, np.zeros(n_columns), forever)
-        return answer
+        return x, answer[1], answer[2]
 
     def _fits(self, y: FloatArray, S: np.ndarray, values: FloatArray) -> bool:
-        return bool(np.linalg.norm(self.columns[:, S] @ values - y) <= _FITS and values.min(initial=0.0) >= 0)
+        return self._missing(y, S, values) <= _FITS and values.min(initial=0.0) >= 0
+
+    def _missing(self, y: FloatArray, S: np.ndarray, values: FloatArray) -> float:
+        return float(np.linalg.norm(self.columns[:, S] @ values - y))
 
     def _refit(self, y: FloatArray, S: np.ndarray) -> tuple[np.ndarray, FloatArray]:
         """Least squares on the columns S, refined once."""
         values = np.linalg.lstsq(self.columns[:, S], y, rcond=None)[0]
         return S, values + np.linalg.lstsq(self.columns[:, S], y - self.columns[:, S] @ values, rcond=None)[0]
 
-    def _farkas(self, y: FloatArray) -> FloatArray:
-        """The residual of the nearest reachable measurements: Aᵀr ≤ 0 and yᵀr = ‖r‖² (signed: Aᵀr = 0)."""
+    def _nearest(self, y: FloatArray) -> tuple[np.ndarray, FloatArray, FloatArray]:
+        """The x ≥ 0 whose measurements are nearest to y (signed: nothing), and the residual as a Farkas vector r.
+
+        Aᵀr ≤ 0 and yᵀr = ‖r‖² (signed: Aᵀr = 0). Where r proves nothing, x may be all that is to be had.
+        """
         if self.positive:
             x = nnls(self.A, y, maxiter=30 * self.A.shape[1])[0]
             S = np.flatnonzero(x > 0)
+            found = S, x[S]
         else:
             S = np.arange(self.A.shape[1])
+            found = np.zeros(0, dtype=np.int64), np.zeros(0)
         # refit on the support: nnls leaves a residual that is orthogonal to it only to about 1e-10
-        return y - self.A[:, S] @ np.linalg.lstsq(self.A[:, S], y, rcond=None)[0]
+        return *found, y - self.A[:, S] @ np.linalg.lstsq(self.A[:, S], y, rcond=None)[0]
 
 
 class GeneratedHighsEngine:
@@ -234,6 +244,12 @@ class GeneratedHighsEngine:
 
     def _correlation(self, u: FloatArray) -> FloatArray:
         return u @ self.A if self.positive else np.abs(u @ self.A)
+
+
+def _positive(x: FloatArray) -> tuple[np.ndarray, FloatArray]:
+    """Where x > 0, and its values there."""
+    S = np.flatnonzero(x > 0)
+    return S, x[S]
 
 
 def _largest(values: FloatArray, count: int) -> np.ndarray:

@@ -163,6 +163,8 @@ class L1Decoder(BaseDecoder):
         """What candidates are worth."""
         _forget(found, _not_finite(found))
         proof = self._verifier_.optimal(Y, found.x, found.dual)
+        if _drop_negative(found, ~proof.optimal & (proof.negativity > 0)):
+            proof = self._verifier_.optimal(Y, found.x, found.dual)
         lost = proof.residual > 1.0  # zero is nearer to y
         if lost.any():
             _forget(found, lost)
@@ -198,6 +200,14 @@ def _not_finite(found: Candidates) -> np.ndarray:
     bad[_rows_of(found)[~np.isfinite(found.x.data)]] = True
     found.infeasible[bad] = False
     return bad
+
+
+def _drop_negative(found: Candidates, rows: np.ndarray) -> bool:
+    """Take negative entries out of these rows, in place: an answer that is not proved is at least x ≥ 0."""
+    if not rows.any():
+        return False
+    found.x.data[rows[_rows_of(found)] & (found.x.data < 0)] = 0.0
+    return True
 
 
 def _forget(found: Candidates, rows: np.ndarray) -> None:

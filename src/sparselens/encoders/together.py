@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import scipy.sparse as sp
@@ -12,7 +13,7 @@ from sparselens._batches import SparseRows
 from sparselens._validation import check_callback
 from sparselens.encoders.autoencoders import Trained, TrainedEncoder
 from sparselens.recovery import TrainingDivergedError
-from sparselens.train import choose_device
+from sparselens.train import Event, choose_device
 from sparselens.train_together import Member, train_together
 
 # What the encoders of one call may differ in.
@@ -80,7 +81,19 @@ def fit_together(
     tried: list[list[Trained]] = [[] for _ in encoders]
     seconds, began = [0.0] * len(encoders), time.perf_counter()
     errors: dict[int, TrainingDivergedError] = {}
+    stopped = False
+
+    def told(event: Event) -> bool:
+        """The callback hears of the whole fit."""
+        nonlocal stopped
+        seconds = time.perf_counter() - began
+        part = (len(tried[0]) + event.progress) / len(values)
+        stopped = bool(callback is not None and callback(replace(event, progress=part, seconds=seconds)))
+        return stopped
+
     for value in values:
+        if stopped:
+            break
         before = time.perf_counter() - began
         members = [
             Member(variants.make(value), seed, data, getattr(encoder, "orthogonality_penalty", 0.0))
@@ -94,7 +107,7 @@ def fit_together(
             learning_rate=first.learning_rate,
             method=first._method,
             remedies=first._remedies(value),
-            callback=callback,
+            callback=told,
         )
         for k, member in enumerate(members):
             seconds[k] = before + member.seconds
