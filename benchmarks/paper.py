@@ -4,9 +4,9 @@
     python benchmarks/paper.py --check               # exit with 1 where the page does not say what the rows say
     python benchmarks/paper.py --add FILE [FILE]     # first take the rows of other runs into the stored ones
 
-A row that is there already is replaced by one that was measured on more test rows, or on as many by later code. The
-rows are made by `sparselens reproduce ID -o FOLDER`; those of certificate training by `benchmarks/recovery.py` are
-taken as well.
+A row that is there already is replaced by one that was measured on more test rows; on as many by one whose training
+was not cut, or was cut later; and otherwise by one of later code. The rows are made by `sparselens reproduce ID -o
+FOLDER`; those of certificate training by `benchmarks/recovery.py` are taken as well.
 """
 
 from __future__ import annotations
@@ -96,10 +96,11 @@ def _as_cell(row: dict[str, Any]) -> dict[str, Any] | None:
     return cell.as_row() | {"status": DONE, "measured_by": "benchmarks/recovery.py"} | measured
 
 
-def _worth(row: dict[str, Any], ages: dict[str, int]) -> tuple[int, int]:
-    """How many test rows, and how late the code: the greater one is kept."""
+def _worth(row: dict[str, Any], ages: dict[str, int]) -> tuple[int, bool, int, int]:
+    """How many test rows, how much of the training, and how late the code: the greater one is kept."""
     n_rows = row.get("n_rows", 1) if row["status"] == DONE else 0
-    return n_rows, ages.get(row["commit"][:7], 0)
+    cut = row.get("stopped_by") == "callback"
+    return n_rows, not cut, row.get("n_epochs", 0) if cut else 0, ages.get(row["commit"][:7], 0)
 
 
 def _ages() -> dict[str, int]:

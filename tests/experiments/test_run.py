@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from sparselens.experiments.measure import Options, measure
 from sparselens.experiments.run import plan, run, work
 from sparselens.experiments.spec import Cell, as_params
 from sparselens.experiments.store import DONE, FAILED, MISSING, NOT_APPLICABLE, Store, table
+from sparselens.experiments.together import fit_stack, stacks_of
 
 SIZES = (60, 20, 20)
 SHORT = as_params({"max_epochs": 2, "n_steps": 2, "validation_interval": 1})
@@ -203,3 +205,113 @@ def test_a_row_names_its_cell_by_a_key_that_depends_on_nothing_else():
     assert cell.fit_key == Cell.from_row(cell.as_row() | {"decoder": "own", "n_test": 5}).fit_key
     for other in ({"seed": 1}, {"m": 11}, {"sizes": [1, 2, 3]}, {"params": {}}):
         assert Cell.from_row(cell.as_row() | other).fit_key != cell.fit_key
+
+
+# ---- trainings that are done at once ------------------------------------------------------------------------
+
+TRAININGS = [
+    *(cell for cell in CELLS if cell.encoder in ("gaussian", "l1ae")),
+    *(Cell("toy", "simple", m, "l1-pos", params=as_params({"max_epochs": 3}), sizes=SIZES) for m in (10, 15)),
+    Cell("toy", "deep", 10, "own", params=as_params({"max_epochs": 2, "n_hidden": 8}), sizes=SIZES),
+]
+
+
+def test_trainings_of_one_shape_are_done_at_once_and_give_the_same_rows(tmp_path, reference):
+    options, seen = Options(models=tmp_path / "models"), []
+    store = Store(tmp_path / "results.jsonl")
+    assert run(TRAININGS, store, options, n_jobs=2, together=True, callback=seen.append)
+    found = {row["key"]: row for row in store.rows()}
+    assert set(found) == {cell.key for cell in TRAININGS}
+    for cell in TRAININGS:
+        row = found[cell.key]
+        assert row["status"] == DONE
+        assert row.get("together") == {"l1ae": 4, "simple": 2}.get(cell.encoder)  # the only deep one is alone
+        assert not row["from_cache"]
+    for row in reference:
+        if row["key"] in found:
+            assert found[row["key"]]["rmse"] == pytest.approx(row["rmse"], rel=1e-3)  # sums in another order
+    assert not list((tmp_path / "stacked").iterdir())  # every model was taken over
+    kept = {path.name for path in options.models.iterdir()}
+    assert kept == {cell.fit_key for cell in TRAININGS if cell.encoder != "gaussian"}
+    assert [now.done for now in seen if "at once" not in now.text] == list(range(1, 1 + len(plan(TRAININGS, set()))))
+    assert any("trainings at once, epoch 1" in now.text for now in seen)
+
+
+def test_models_that_a_killed_run_has_left_are_measured_and_not_trained_again(tmp_path, monkeypatch):
+    cells = [cell for cell in TRAININGS if cell.encoder == "l1ae"]
+    options = Options(stacked=tmp_path / "stacked")
+    fit_stack(plan(cells, set()), options)  # as if killed before the first of them was measured
+    monkeypatch.setattr(running, "fit_stack", lambda *given, **named: pytest.fail("trained again"))
+    store = Store(tmp_path / "results.jsonl")
+    assert run(cells, store, Options(), n_jobs=1, together=True)
+    assert {row.get("together") for row in store.rows()} == {4}
+
+
+def test_a_training_that_was_cut_and_left_begins_again(tmp_path):
+    cells = [cell for cell in TRAININGS if cell.encoder == "l1ae"]
+    fit_stack(plan(cells, set()), Options(stacked=tmp_path / "stacked", fit_seconds=0.0))
+    store = Store(tmp_path / "results.jsonl")
+    assert run(cells, store, Options(), n_jobs=1, together=True)
+    assert {row["stopped_by"] for row in store.rows()} == {"max_epochs"}
+
+
+def test_a_training_that_diverges_at_once_with_others_is_stored_with_its_error(tmp_path):
+    wild = as_params({"max_epochs": 2, "n_steps": 2, "orthogonality_penalty": 1e30})
+    cells = [Cell("toy", "l1ae", m, "l1-pos", params=params, sizes=SIZES) for m in (10, 12) for params in (SHORT, wild)]
+    store = Store(tmp_path / "results.jsonl")
+    run(cells, store, Options(), n_jobs=1, together=True)
+    for row in store.rows():
+        if row["params"].get("orthogonality_penalty"):
+            assert row["status"] == FAILED
+            assert row["reason"].startswith("TrainingDivergedError")
+        else:
+            assert row["status"] == DONE
+
+
+def test_what_does_not_fit_the_memory_of_a_gpu_is_done_in_halves(tmp_path, monkeypatch):
+    import torch
+
+    from sparselens.encoders import together as encoders
+
+    sizes, whole = [], encoders.fit_together
+
+    def small(given, *rest, **named):
+        sizes.append(len(given))
+        if len(given) > 2:
+            raise torch.OutOfMemoryError("too much")
+        return whole(given, *rest, **named)
+
+    monkeypatch.setattr(encoders, "fit_together", small)
+    cells = [cell for cell in TRAININGS if cell.encoder == "l1ae"]
+    jobs = plan(cells, set())
+    fit_stack(jobs, Options(stacked=tmp_path / "stacked"))
+    assert sizes == [4, 2, 2]
+    assert {path.name for path in (tmp_path / "stacked").iterdir()} == {job[0].fit_key for job in jobs}
+
+
+def test_an_interrupted_run_ends_the_trainings_that_are_done_at_once(tmp_path):
+    endless = as_params({"max_epochs": 10**7, "patience": 10**6})
+    cells = [Cell("toy", "l1ae", m, "l1-pos", params=endless, sizes=SIZES) for m in (10, 12)]
+
+    def interrupt(now):
+        raise KeyboardInterrupt
+
+    quick = Cell("toy", "gaussian", 10, "l1-pos", sizes=SIZES)
+    with pytest.raises(KeyboardInterrupt):
+        run([quick, *cells], Store(tmp_path / "results.jsonl"), Options(), n_jobs=1, together=True, callback=interrupt)
+    assert [child for child in multiprocessing.active_children() if child.is_alive()] == []
+
+
+def test_only_networks_of_one_shape_go_together():
+    def stacks(*cells):
+        return [[job[0].m for job in stack] for stack in stacks_of(plan(cells, set()), Options())]
+
+    one = Cell("toy", "l1ae", 10, "l1-pos", params=SHORT, sizes=SIZES)
+    other = Cell("toy", "l1ae", 12, "l1-pos", params=SHORT, sizes=SIZES)
+    assert stacks(one, other) == [[10, 12]]
+    assert stacks(one) == []
+    assert stacks(one, replace(other, params=as_params({"n_steps": 3}))) == []
+    assert stacks(one, replace(other, sizes=(50, 20, 20))) == []
+    assert stacks(one, replace(other, encoder="simple", params=())) == []
+    assert stacks(one, replace(other, data="wiki10-31k", sizes=None)) == []  # which is not there
+    assert stacks(*(replace(one, encoder="certificate", m=m, params=()) for m in (10, 12))) == []
