@@ -92,6 +92,17 @@ def test_singular_values_are_averaged_over_m():
     assert spectrum(found, "sigma_max")["amazon", "a", 0].mean == pytest.approx(1.1)
 
 
+def test_seconds_that_several_trainings_shared_are_said_to_be_shared():
+    experiment = EXPERIMENTS["table2-left"]
+    cells = [cell for cell in cells_of([experiment], seeds=1) if cell.encoder == "l1ae"]
+    alone = [made_up(cell) for cell in cells]
+    shared = [row | {"together": 7, "stopped_by": "callback"} if row["m"] == 40 else row for row in alone]
+    assert "at once" not in to_markdown(build([experiment], alone)).lower()
+    text = to_markdown(build([experiment], shared))
+    assert text.count("| CPU, 2, 7 at once, 1 cut |") == 2
+    assert "so many networks were trained in those seconds" in text
+
+
 def test_a_claim_is_tested_wherever_both_were_measured():
     cells = {m: Cell("synthetic1", "l1ae", m, "l1-pos") for m in (10, 20, 30)}
     found = [("a", made_up(cells[m], exact=exact)) for m, exact in ((10, 0.5), (20, 0.6), (30, 1.0))]

@@ -25,6 +25,7 @@ class Summary:
     seconds: float | None  # mean seconds of the fit
     hardware: tuple[str, ...]
     n_cut: int  # trainings that a time limit ended
+    n_together: int = 0  # trainings that were done at once, in the largest of their stacks
 
     def __str__(self) -> str:
         return number(self.mean) + (f" ± {number(self.sd)}" if self.sd is not None else "")
@@ -75,6 +76,7 @@ def _summary(rows: list[Row], metric: str) -> Summary:
         seconds=fmean(seconds) if seconds else None,
         hardware=tuple(sorted({row["hardware"] for row in rows})),
         n_cut=sum(row.get("stopped_by") == "callback" for row in rows),
+        n_together=max(row.get("together") or 0 for row in rows),
     )
 
 
@@ -151,6 +153,7 @@ def spectrum(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summa
             fmean([one.seconds or 0.0 for one in some]),
             tuple(sorted({machine for one in some for machine in one.hardware})),
             sum(one.n_cut for one in some),
+            max(one.n_together for one in some),
         )
     return out
 

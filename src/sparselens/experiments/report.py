@@ -167,6 +167,8 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
     header += [] if over_m or not experiment.published[0].m else ["m"]
     header += ["paper", "ours", "difference", "", "seeds", "trained on, seconds"]
     told = [f"{name}: the paper prints {_counted(n, 'figure')}, we have no row." for name, n in alone.items()]
+    if any("at once" in line[-1] for line in lines):
+        told.append("“At once”: so many networks were trained in those seconds, this one among them.")
     return [*([Table(header, lines)] if lines else []), *told]
 
 
@@ -206,8 +208,10 @@ def _where(ours: Summary) -> str:
     if ours.seconds is None:
         return ""
     places = {_kind(machine): None for machine in ours.hardware}
-    cut = f", {ours.n_cut} cut" if ours.n_cut else ""
-    return f"{' and '.join(places)}, {f'{ours.seconds:,.0f}' if ours.seconds >= 1000 else f'{ours.seconds:.3g}'}{cut}"
+    seconds = f"{ours.seconds:,.0f}" if ours.seconds >= 1000 else f"{ours.seconds:.3g}"
+    at_once = [f"{ours.n_together} at once"] if ours.n_together else []
+    cut = [f"{ours.n_cut} cut"] if ours.n_cut else []
+    return ", ".join([" and ".join(places), seconds, *at_once, *cut])
 
 
 def _kind(machine: str) -> str:
