@@ -55,6 +55,14 @@ def gradients(net: torch.nn.Module, loss: torch.Tensor) -> dict[str, torch.Tenso
     return {n: torch.zeros_like(p) if g is None else g for n, p, g in zip(names, parameters, found, strict=True)}
 
 
+def test_measuring_sparse_rows_has_the_value_and_the_gradient_of_the_dense_product():
+    batch, A, upstream = rows(), draw(M, D, seed=1).requires_grad_(), draw(N, M, seed=2)
+    for made in (batch.measure(A), batch.dense() @ A.t()):
+        (gradient,) = torch.autograd.grad(made, A, upstream)
+        torch.testing.assert_close(made.detach(), batch.dense() @ A.detach().t())
+        torch.testing.assert_close(gradient, upstream.t() @ batch.dense())
+
+
 # ---- one step -----------------------------------------------------------------------------------------------
 
 

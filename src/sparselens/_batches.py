@@ -32,10 +32,8 @@ class SparseBatch:
         return len(self.indptr) - 1
 
     def measure(self, A: torch.Tensor) -> torch.Tensor:
-        """X Aᵀ, of shape (n, m)."""
-        y = np.zeros((len(self), len(A)), dtype=self.values.dtype)
-        kernels.sparse_times(self.indptr, self.columns, self.values, A.detach().t().contiguous().numpy(), y)
-        return torch.from_numpy(y)
+        """X Aᵀ, of shape (n, m); its gradient by A is a sparse product too."""
+        return _SparseProduct.apply(A, self)
 
     def outer(self, Q: torch.Tensor) -> torch.Tensor:
         """Qᵀ X, of shape (m, d)."""
@@ -54,6 +52,21 @@ class SparseBatch:
         """The rows as a dense tensor (n, d)."""
         X = sp.csr_array((self.values, self.columns, self.indptr), shape=(len(self), self.n_features))
         return torch.from_numpy(X.toarray())
+
+
+class _SparseProduct(torch.autograd.Function):
+    """``X Aᵀ`` as a node of autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, A: torch.Tensor, batch: SparseBatch) -> torch.Tensor:
+        ctx.batch = batch
+        y = np.zeros((len(batch), len(A)), dtype=batch.values.dtype)
+        kernels.sparse_times(batch.indptr, batch.columns, batch.values, A.detach().t().contiguous().numpy(), y)
+        return torch.from_numpy(y)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.batch.outer(upstream[0]), None
 
 
 class DenseBatch:

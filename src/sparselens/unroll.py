@@ -261,8 +261,7 @@ class ISTANetwork(_Network):
 
 def traced_loss(network: Any, batch: Batch) -> torch.Tensor:
     """The mean over the batch of ‖x̂ − x‖² through autograd, for any network with a matrix A and a forward pass."""
-    X = batch.dense()
-    return (network(X @ network.A.t()) - X).square().sum(1).mean()
+    return (network(batch.measure(network.A)) - batch.dense()).square().sum(1).mean()
 
 
 class _ClosedForm(torch.autograd.Function):

@@ -339,8 +339,7 @@ class DeepNetwork(nn.Module):
         return self.decode(self.encode(first))
 
     def loss(self, batch: Batch) -> torch.Tensor:
-        X = batch.dense()
-        return (self(X @ self.first.weight.t()) - X).square().sum(1).mean()
+        return (self(batch.measure(self.first.weight)) - batch.dense()).square().sum(1).mean()
 
 
 class DeepAE(TrainedEncoder):
