@@ -115,7 +115,9 @@ def l1ae() -> str:
                 trained |= {row["seed"]: row for row in mine}
             exact = _mean([row["exact"] for row in cell if l1 and row["decoder"] == "l1-pos"], ".2%", zero="0.00%")
             where = " and ".join(sorted({_hardware(row) for row in trained.values()}))
-            seconds = f"{_mean([row['fit_seconds'] for row in trained.values()], '.0f')} ({where})"
+            together = max((row.get("together") or 0 for row in trained.values()), default=0)
+            at_once = f", {together} at once" if together else ""
+            seconds = f"{_mean([row['fit_seconds'] for row in trained.values()], '.0f')} ({where}{at_once})"
             lines.append([data, words, str(m), *figures, exact, str(len(seeds)), seconds])
     header = ["data set", "network", "m", "own decoder, paper", "ours", "ℓ1-min pos, paper", "ours", "rows exact"]
     return markdown([*header, "seeds", "seconds to train"], lines)
@@ -165,6 +167,27 @@ def l1ae_growth() -> str:
     return markdown(["what grows", "sizes", "seconds an epoch", "memory of the fit, GB"], lines)
 
 
+def l1ae_together() -> str:
+    """Epochs a second of ℓ1-AE's trainings on an H200 that were done at once, and of those that were done alone."""
+    lines = []
+    for data, words in (("synthetic1", "Synthetic1, T = 10"), ("amazon", "Amazon, T = 60")):
+        rows = [
+            row
+            for row in stored("paper", "key")
+            if (row["data"], row["encoder"], row["decoder"], row["params"]) == (data, "l1ae", "l1-pos", {})
+            and row["status"] == "done"
+            and "H200" in row["hardware"]
+            and not row["sizes"]
+        ]
+        alone = [row for row in rows if not row.get("together")]
+        most = max(row.get("together") or 0 for row in rows)
+        at_once = [row for row in rows if row.get("together") == most]
+        one = sum(row["n_epochs"] for row in alone) / sum(row["fit_seconds"] for row in alone)
+        many = sum(row["n_epochs"] for row in at_once) / max(row["fit_seconds"] for row in at_once)
+        lines.append([words, f"{one:.1f}", f"{many:.1f}", str(most), f"{many / one:.1f}"])
+    return markdown(["networks", "alone, epochs a second", "at once", "how many", "times as fast"], lines)
+
+
 def _mean(values: list[float], form: str, zero: str = "0") -> str:
     """The mean as text; nothing of nothing, and rounding errors of exact answers are zero."""
     if not values:
@@ -181,6 +204,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "l1ae": l1ae,
     "l1ae-cost": l1ae_cost,
     "l1ae-growth": l1ae_growth,
+    "l1ae-together": l1ae_together,
     "recovery": recovery,
     "recovery-enough": recovery_enough,
     "recovery-time": recovery_time,

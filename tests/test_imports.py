@@ -38,6 +38,8 @@ LAYERS: list[set[str]] = [
         "_batches",
         "_checkpoint",
         "_closed_form",
+        "_closed_form_many",
+        "train_together",
         "_certificate_loss",
         "_training_kernels",
     },
