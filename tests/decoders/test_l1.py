@@ -19,6 +19,7 @@ from helpers import gaussian, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
 from sparselens.decoders import _engine, _path_problem, l1
 from sparselens.decoders._engine import Candidates
+from sparselens.decoders._essential import essential_columns
 from sparselens.decoders._highs import HighsEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
 from sparselens.decoders._path_small import SmallPathEngine
@@ -462,3 +463,19 @@ def test_what_is_not_proved_is_nonnegative_and_near_y(method):
     assert recovery.residual.max() < 0.01
     # the first row of A is constant: every x ≥ 0 that fits is as long as the truth
     np.testing.assert_allclose(recovery.x.sum(axis=1), X.sum(axis=1), rtol=0.02)
+
+
+def test_patience_proves_rows_of_columns_whose_lengths_differ_by_orders():
+    """Principal directions of one-hot rows: rare values have columns 1e-5 times as long as frequent ones.
+
+    In single precision, with M kept over hundreds of changes, the patient path proved 17 of these 40 rows.
+    """
+    real_data("amazon_train.csv.gz")
+    data = sl.load_dataset("amazon")
+    A = sl.PCAEncoder(60).fit(data.train).components_
+    kept = essential_columns(np.ascontiguousarray(A.T), positive=True)
+    A = np.ascontiguousarray(A[:, kept])
+    Y = (data.test[:40][:, kept]) @ A.T
+    Y /= np.linalg.norm(Y, axis=1, keepdims=True)
+    found = LazyPathEngine(A, positive=True).patient().solve(Y)
+    assert Verifier(A, positive=True).optimal(Y, found.x, found.dual).optimal.sum() >= 25

@@ -28,6 +28,7 @@ _logger = logging.getLogger("sparselens")
 
 SOLVED, NO_SOLUTION, GAVE_UP, UNDERWAY = 0, 1, 2, 3  # how the path of a row ended, or that it has not yet
 BIG = 1e300  # stands for infinity, so that no loop has to think about inf − inf
+SINGULAR = 1e-15  # of its square norm: what a rebuilt M takes a column to have outside the span of the others, at least
 PIVOT = 1e-13  # a column with less than this part of its square norm outside span(A_S) is taken as dependent
 
 # Sums may be reordered and fused, which is what lets them run in vector registers; NaN and infinity keep their meaning.
@@ -60,18 +61,26 @@ def entry(function: Callable[..., Any]) -> Any:
         return njit(**_OPTIONS)(function)
 
 
-def load(function: Any, *nothing_to_do: Any) -> None:
-    """Compile an entry, or read it from the disk, by a call that has nothing to do; say so where it takes long."""
-    if function.signatures:
+_loaded: set[tuple[Any, Any]] = set()
+
+
+def load(function: Any, problem: Any, *nothing_to_do: Any) -> None:
+    """Compile an entry, or read it from the disk, by a call that has nothing to do; say so where it takes long.
+
+    There is one machine code for each precision of the problem.
+    """
+    key = (function, problem.fast.dtype)
+    if key in _loaded:
         return
     message = "compiling the decoder, once on this machine: this takes about half a minute"
     timer = Timer(2.0, _logger.warning, args=(message,))
     timer.daemon = True
     timer.start()
     try:
-        function(*nothing_to_do)
+        function(problem, *nothing_to_do)
     finally:
         timer.cancel()
+    _loaded.add(key)
 
 
 _SOURCES = ("common", "row", "look", "follow", "end", "steps")
@@ -255,6 +264,50 @@ def leave(M, w, k, p, v):
         w[a] -= t * v[a]
     move_last(M, k - 1, p)
     w[p] = w[k - 1]
+
+
+@compiled
+def rebuild(A, S, k, M, b):
+    """M from the columns themselves, by Cholesky: what many changes, some by nearly dependent columns, have lost.
+
+    Where not even that can be told from singular, M is a little too small: it only has to lead refinement on.
+    """
+    for a in range(k):  # the lower triangle of A_SᵀA_S
+        column_dots(A, S, a + 1, A[S[a]], b)
+        for c in range(a + 1):
+            M[a, c] = b[c]
+    for a in range(k):  # L, with LLᵀ = A_SᵀA_S
+        least = SINGULAR * M[a, a]
+        for c in range(a):
+            total = M[a, c]
+            for i in range(c):
+                total -= M[a, i] * M[c, i]
+            M[a, c] = total / M[c, c]
+        pivot = M[a, a]
+        for i in range(a):
+            pivot -= M[a, i] * M[a, i]
+        M[a, a] = np.sqrt(max(pivot, least))
+    for a in range(k):  # L⁻¹, row by row
+        inverse = 1.0 / M[a, a]
+        for c in range(a):
+            b[c] = 0.0
+        for i in range(a):
+            for c in range(i + 1):
+                b[c] -= M[a, i] * M[i, c]
+        for c in range(a):
+            M[a, c] = b[c] * inverse
+        M[a, a] = inverse
+    for a in range(k):  # L⁻ᵀL⁻¹: entry (a, c), c ≤ a, needs the rows from a on
+        for c in range(a + 1):
+            b[c] = 0.0
+        for i in range(a, k):
+            for c in range(a + 1):
+                b[c] += M[i, a] * M[i, c]
+        for c in range(a + 1):
+            M[a, c] = b[c]
+    for a in range(k):
+        for c in range(a):
+            M[c, a] = M[a, c]
 
 
 # ---- the same for a large M, whose changes are collected: M + Σ_i factor[i] N[i] N[i]ᵀ is meant ----------------------

@@ -10,12 +10,15 @@ from sparselens.decoders._path_common import (
     compiled,
     leave,
     norm,
+    rebuild,
     residual,
 )
 from sparselens.decoders._path_follow import remember
 from sparselens.decoders._path_row import LIMIT, SIZE
 
 _REACHED = 1e-9  # ‖Ax − y‖ / ‖y‖ up to which the end of the path counts as a solution
+_LOST = 1e-8  # the last change of a refinement, relative to x, from which on M is taken as lost
+_DUAL = 1e-12  # what A_Sᵀu may miss the signs by, before M is taken as lost
 _EXACT = 1e-13  # ‖Ax − y‖ / ‖y‖ that is nothing but rounding
 
 
@@ -30,8 +33,18 @@ def _size(v, k):
 
 @compiled
 def refine(problem, row, lam):
-    """Refine x towards ``A_Sᵀ(y − A_S x) = λ s``, with the residual in r."""
+    """Refine x towards ``A_Sᵀ(y − A_S x) = λ s``, with the residual in r; M is made anew where it is lost."""
+    if _refine(problem, row, lam) > _LOST or problem.careful:
+        rebuild(problem.A, row.S, row.n[SIZE], row.M, row.b)
+        combine_rows(row.M, row.sign, row.n[SIZE], row.n[SIZE], row.w)
+        _refine(problem, row, lam)
+
+
+@compiled
+def _refine(problem, row, lam):
+    """Refine a few times; returns the size of the last change, relative to x."""
     k, x, b, v = row.n[SIZE], row.x, row.b, row.v
+    change = 0.0
     for _ in range(4):
         residual(problem.A, row.S, k, x, row.y, row.r)
         column_dots(problem.A, row.S, k, row.r, b)
@@ -40,8 +53,10 @@ def refine(problem, row, lam):
         combine_rows(row.M, b, k, k, v)
         for a in range(k):
             x[a] += v[a]
-        if _size(v, k) <= 1e-12 * _size(x, k):  # what is left to gain is below the rounding of r
+        change = _size(v, k) / _size(x, k)
+        if change <= 1e-12:  # what is left to gain is below the rounding of r
             break
+    return change
 
 
 @compiled
@@ -81,8 +96,11 @@ def untransform(problem, row):
 @compiled
 def finish(problem, row):
     """Polish x, and make the proof: u with ``A_Sᵀu = s``, or r with ``Aᵀr ≤ 0`` where y is not reached."""
-    k, b, v, u = row.n[SIZE], row.b, row.v, row.u
+    k, b, u = row.n[SIZE], row.b, row.u
     missing = _polish(problem, row)
+    if missing > _EXACT:
+        rebuild(problem.A, row.S, k, row.M, b)
+        missing = _polish(problem, row)
     if missing > _REACHED:
         length, true_length = norm(row.r), norm(row.true_r)
         row.f[LIMIT] = 0.0
@@ -97,6 +115,15 @@ def finish(problem, row):
                 row.true_u[i] = row.true_r[i] / true_length
         return
     row.f[LIMIT] = 1.0
+    if _make_dual(problem, row) > _DUAL:
+        rebuild(problem.A, row.S, k, row.M, b)
+        _make_dual(problem, row)
+
+
+@compiled
+def _make_dual(problem, row):
+    """u with ``A_Sᵀu = s``, refined a few times; returns the largest error."""
+    k, b, v, u = row.n[SIZE], row.b, row.v, row.u
     for i in range(len(u)):
         u[i] = 0.0
     for a in range(k):
@@ -110,6 +137,7 @@ def finish(problem, row):
             b[a] = row.sign[a] - b[a]
         if _size(b, k) <= 1e-14:
             break
+    return _size(b, k)
 
 
 @compiled

@@ -17,12 +17,12 @@ from sparselens.decoders._path_common import (
     leave,
     make_changes,
     move_last,
+    rebuild,
     residual,
 )
 from sparselens.decoders._path_look import NEVER, choose
 from sparselens.decoders._path_row import DONE, EVENTS, LAM, LAST_STEP, NOTHING, OVERLOOKED, SIZE, STEPS, WIDTH
 
-_FLAT = np.float32(1e-6)  # a correlation that falls as fast as λ, to single precision, never reaches it
 _ROUNDING = 1e-7  # an event that close to λ = 0 is the end of the path
 _DEPENDENT = 1e-11  # 1 − g of a column whose correlation stays at λ, to double precision
 _LATE = 128  # from this size on M is changed once a segment, not once an event: it no longer fits the nearest cache
@@ -37,14 +37,14 @@ _FRESH = 1 / 16  # look again when λ has fallen to this part, because errors ar
 
 
 @compiled
-def _rates(A32, S, W, w, k, width, w32, move32, g):
+def _rates(fast, S, W, w, k, width, w_fast, move, g):
     """How fast the correlations of W fall with λ: ``g = A_Wᵀ A_S w``."""
     for a in range(k):
-        w32[a] = w[a]
-    for i in range(len(move32)):
-        move32[i] = np.float32(0.0)
-    add_columns(A32, S, k, w32, np.float32(1.0), move32)
-    column_dots(A32, W, width, move32, g)
+        w_fast[a] = w[a]
+    for i in range(len(move)):
+        move[i] = np.float32(0.0)
+    add_columns(fast, S, k, w_fast, np.float32(1.0), move)
+    column_dots(fast, W, width, move, g)
 
 
 @compiled
@@ -62,19 +62,20 @@ def _confirm(A, S, x, w, y, k, lam, signed, j, b):
 
 
 @compiled
-def _propose(c, g, closed, lam, width, signed, ratio):
-    """In single precision: how far λ falls until each column of W joins."""
-    one, lam32 = np.float32(1.0), np.float32(lam)
+def _propose(c, g, closed, lam, rounding, width, signed, ratio):
+    """In the precision of c: how far λ falls until each column of W joins."""
+    one, level = np.float32(1.0), c.dtype.type(lam)
+    flat = c.dtype.type(rounding)  # a correlation that falls as fast as λ, to that precision, never reaches it
     if signed:
         for i in range(width):
             up, down = one - g[i], one + g[i]
-            rise = (lam32 - c[i]) / up if up > _FLAT else NEVER
-            fall = (lam32 + c[i]) / down if down > _FLAT else NEVER
+            rise = (level - c[i]) / up if up > flat else NEVER
+            fall = (level + c[i]) / down if down > flat else NEVER
             ratio[i] = min(rise, fall) + closed[i]
     else:
         for i in range(width):
             up = one - g[i]
-            ratio[i] = (lam32 - c[i]) / up + closed[i] if up > _FLAT else NEVER
+            ratio[i] = (level - c[i]) / up + closed[i] if up > flat else NEVER
 
 
 @compiled
@@ -95,7 +96,7 @@ def _next_join(A, S, x, w, y, W, ratio, k, lam, width, signed, enough, b):
         if place == confirmed:
             break
         step, sign, rate = _confirm(A, S, x, w, y, k, lam, signed, W[place], b)
-        ratio[place] = np.float32(step) if step < lam * (1.0 - _ROUNDING) else NEVER
+        ratio[place] = step if step < lam * (1.0 - _ROUNDING) else NEVER
         confirmed = place
     return step, confirmed, sign, rate
 
@@ -133,7 +134,7 @@ def _follow(problem, row, width, last_event):
     c, g, b, v, ratio, closed, rejected = row.c, row.g, row.b, row.v, row.ratio, row.closed, row.rejected
     past_k, past_lam = row.past_k, row.past_lam
     past_support, past_sign, past_x = row.past_support, row.past_sign, row.past_x
-    A, A32, y, w32, move32 = problem.A, problem.A32, row.y, row.w32, row.move32
+    A, fast, y, w_fast, move = problem.A, problem.fast, row.y, row.w_fast, row.move
     signed, most = problem.signed, problem.most
     zero = np.float32(0.0)
     k, lam = row.n[SIZE], row.f[LAM]
@@ -145,11 +146,11 @@ def _follow(problem, row, width, last_event):
     stale, last_step = _FRESH * past_lam[0], row.f[LAST_STEP]
     event, ended = row.n[DONE], False
     while event < last_event and k > n_dead and lam >= stale:
-        _rates(A32, S, near, w, k, width, w32, move32, g)
+        _rates(fast, S, near, w, k, width, w_fast, move, g)
         until_drop, position = _next_drop(x, w, sign, k)
         until_join, place, new_sign, rate = BIG, -1, 1.0, 0.0
         if k - n_dead < most:  # `most` columns span all that A reaches: r = λu, and nothing can join
-            _propose(c, g, closed, lam, width, signed, ratio)
+            _propose(c, g, closed, lam, problem.rounding, width, signed, ratio)
             enough = min(lam * (1.0 - last_step), 1.01 * until_drop)
             until_join, place, new_sign, rate = _next_join(A, S, x, w, y, near, ratio, k, lam, width, signed, enough, b)
         step = min(until_join, until_drop)
@@ -161,9 +162,9 @@ def _follow(problem, row, width, last_event):
         if ended:
             break
         lam -= step
-        step32 = np.float32(step)
+        fall = c.dtype.type(step)
         for i in range(width):
-            c[i] -= step32 * g[i]
+            c[i] -= fall * g[i]
         if banned >= 0:
             closed[banned] = zero
             banned = -1
@@ -178,7 +179,7 @@ def _follow(problem, row, width, last_event):
                 near[banned] = S[position]
                 row.W[row.n[WIDTH]] = S[position]
                 row.n[WIDTH] += 1
-            c[banned], closed[banned] = np.float32(lam * sign[position]), NEVER
+            c[banned], closed[banned] = lam * sign[position], NEVER
             if late:
                 late_leave(M, w, known, k, position, row.N, row.factor, n_late)
                 n_late += 1
@@ -232,7 +233,7 @@ def last_valid(problem, row, n_events, start):
         valid = True
         for i in range(start, row.n[OVERLOOKED]):
             value = column_dot(A, V[i], r)
-            if (abs(value) if problem.signed else value) > past_lam[t] * (1.0 + 1e-6):
+            if (abs(value) if problem.signed else value) > past_lam[t] * (1.0 + problem.rounding):
                 valid = False
                 break
         if valid or t == 0:
@@ -266,23 +267,25 @@ def return_to(problem, row, t):
         past = -mark[S[a]] - 1
         x[a], sign[a] = row.past_x[t, past], row.past_sign[t, past]
         mark[S[a]] = 0
+    if problem.careful:
+        rebuild(problem.A, S, k, M, b)
     combine_rows(M, sign, k, k, w)
     row.n[SIZE], row.n[DONE], row.f[LAM] = k, t, row.past_lam[t]
 
 
 @compiled
 def _look_at_working_set(problem, row):
-    """``o = A_Wᵀr`` in single precision."""
+    """``o = A_Wᵀr`` in the precision of o."""
     for i in range(len(row.r)):
-        row.move32[i] = row.r[i]
-    column_dots(problem.A32, row.W, row.n[WIDTH], row.move32, row.o)
+        row.move[i] = row.r[i]
+    column_dots(problem.fast, row.W, row.n[WIDTH], row.move, row.o)
 
 
 @compiled
 def _left_out(problem, row, n_inner, lam):
     """Add to V the columns of W that o shows above λ without having been in `near`; False where V has no room."""
     W, V, o, mark = row.W, row.V, row.o, row.mark
-    bound = np.float32(lam * (1.0 + 1e-5))
+    bound = o.dtype.type(lam * (1.0 + 10.0 * problem.rounding))
     for i in range(n_inner):
         mark[row.near[i]] = 1
     for a in range(row.n[SIZE]):

@@ -40,14 +40,14 @@ def _make_turn_rows(stamp: int) -> Any:
 
 
 _turn_rows = _make_turn_rows(source_stamp())
-_NO_LOOK, _NONE = np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype=np.int64)
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 class LazyPathEngine:
     """Solve rows by following their LASSO paths side by side.
 
-    Rows take turns: one product in single precision looks at all columns for every row, then each follows its path on
-    its own working set. A row that is done makes room for the next one.
+    Rows take turns: one product, in single precision where none is patient, looks at all columns for every row, then
+    each follows its path on its own working set. A row that is done makes room for the next one.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class LazyPathEngine:
         S, X, U = np.zeros((n, problem.most), dtype=np.int64), np.zeros((n, problem.most)), np.zeros((n, m))
         outcome, size, steps = np.zeros((3, n), dtype=np.int64)
         rows, looks = self._take_arrays(min(n, self.slots))
-        load(_turn_rows, problem, rows, _NONE, _NO_LOOK, _NONE)
+        load(_turn_rows, problem, rows, _NONE, looks[:0], _NONE)
         waiting, holds = 0, np.zeros(len(rows.n), dtype=np.int64)  # the next row of Y; which one each slot holds
         busy, free = _NONE, np.arange(min(n, len(rows.n)))
         while len(busy) or waiting < n:
@@ -105,11 +105,11 @@ class LazyPathEngine:
             holds[new] = np.arange(waiting, waiting + len(new))
             waiting += len(new)
             rows.y[new], rows.true_y[new] = path_Y[holds[new]], true_Y[holds[new]]
-            _turn_rows(problem, rows, new, _NO_LOOK, _NONE)
+            _turn_rows(problem, rows, new, looks[:0], _NONE)
             busy = np.concatenate([busy, new])
             rows = grow_rows(rows, problem, int(rows.n[busy, SIZE].max()) + MOST_EVENTS + 1)
             results = np.zeros(len(busy), dtype=np.int64)
-            P = np.matmul(rows.z[busy], problem.A32.T, out=looks[: len(busy)])
+            P = np.matmul(rows.z[busy], problem.fast.T, out=looks[: len(busy)])
             _turn_rows(problem, rows, busy, P, results)
             done = busy[results != UNDERWAY]
             i, k = holds[done], int(rows.n[done, SIZE].max(initial=0))
@@ -126,4 +126,4 @@ class LazyPathEngine:
             if len(looks) >= slots:
                 return rows, looks
         rows = make_rows(self.problem, room=min(largest_room(self.problem), _FIRST_ROOM), slots=slots)
-        return rows, np.empty((slots, len(self.problem.A)), dtype=np.float32)
+        return rows, np.empty((slots, len(self.problem.A)), dtype=self.problem.fast.dtype)

@@ -8,7 +8,6 @@ from sparselens.decoders._path_common import column_dot, column_dots, compiled
 from sparselens.decoders._path_row import BEGIN, ENDED, LAM, LIMIT, MODE, MOST_EVENTS, OVERLOOKED, SIZE, WIDTH
 
 NEVER = np.float32(1e30)
-_SINGLE = np.float32(1e-6)  # error of a product in single precision, relative to the norms of its factors
 
 
 @compiled
@@ -49,10 +48,10 @@ def overlooked(problem, row, p):
     norms, mark, V, W, S = problem.norms, row.mark, row.V, row.W, row.S
     start, ended = row.n[OVERLOOKED], row.n[MODE] == ENDED
     limit = row.f[LIMIT] if ended else 1.0
-    length = np.float32(0.0)
+    length = row.z[0] - row.z[0]  # in the precision of z
     for i in range(len(row.z)):
         length += row.z[i] * row.z[i]
-    band = _SINGLE * np.sqrt(length)
+    band = p.dtype.type(problem.rounding) * np.sqrt(length)
     if ended:
         band = -band
     bound = np.float32(limit)
@@ -122,7 +121,7 @@ def stock(problem, row, p):
     if problem.signed:  # p is a magnitude
         column_dots(problem.A, W, width, row.r, row.o)
     else:
-        scale = np.float32(1.0 if row.n[MODE] == BEGIN else row.f[LAM])
+        scale = row.o.dtype.type(1.0 if row.n[MODE] == BEGIN else row.f[LAM])
         for i in range(width):
             row.o[i] = p[W[i]] * scale
     row.n[WIDTH] = width

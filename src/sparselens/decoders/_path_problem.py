@@ -12,6 +12,7 @@ from sparselens.decoders._spectrum import Spectrum
 
 _WHITEN = 10.0  # condition number from which on the path is followed on a whitened matrix
 _INNER = 192  # columns of a large working set that take part at a time
+_ROUNDING = {np.float32: 1e-6, np.float64: 1e-12}
 _OVERLOOKED = 512  # room for columns that send a row back before it gets past them
 
 
@@ -78,7 +79,7 @@ def make_problem(geometry: Geometry, *, positive: bool, target: int) -> Problem:
         transform[: geometry.rank, : geometry.shape[0]] = geometry.transform.T
     return Problem(
         A=A,
-        A32=A.astype(np.float32),
+        fast=A.astype(np.float32),
         norms=np.sqrt(np.einsum("ij,ij->i", A, A)).astype(np.float32),
         true=true,
         whitening=transform,
@@ -90,12 +91,21 @@ def make_problem(geometry: Geometry, *, positive: bool, target: int) -> Problem:
         last_step=1e-4,
         most=geometry.rank,
         max_steps=10 * geometry.rank + 100,
+        careful=False,
+        rounding=_ROUNDING[np.float32],
     )
 
 
 def patient(problem: Problem) -> Problem:
-    """The same problem with a larger working set, more looks, more steps, and less trust in single precision."""
+    """The same problem with a larger working set, more looks, more steps, and in double precision throughout.
+
+    Where columns differ in length by orders of magnitude, as principal directions of rare features do, the dual vector
+    is long, and correlations in single precision are off by more than separates one column from the next.
+    """
     return problem._replace(
+        fast=problem.A,
+        careful=True,
+        rounding=_ROUNDING[np.float64],
         target=min(4 * problem.target, len(problem.A)),
         inner=len(problem.A),
         first_events=4,
@@ -113,7 +123,7 @@ def make_rows(problem: Problem, *, room: int, slots: int) -> Row:
     """The arrays of as many rows as there are slots, with room for supports of that size."""
     d, m = problem.A.shape
     true_m = problem.true.shape[1]
-    q, single, integer = MOST_EVENTS + 1, np.float32, np.int64
+    q, kind, integer = MOST_EVENTS + 1, problem.fast.dtype, np.int64
     width = min(d, 2 * problem.target + _OVERLOOKED) + MOST_EVENTS
     return Row(
         n=np.zeros((slots, 9), dtype=integer),
@@ -128,7 +138,7 @@ def make_rows(problem: Problem, *, room: int, slots: int) -> Row:
         r=np.zeros((slots, m)),
         u=np.zeros((slots, m)),
         true_u=np.zeros((slots, true_m)),
-        z=np.zeros((slots, m), dtype=single),
+        z=np.zeros((slots, m), dtype=kind),
         W=np.zeros((slots, width), dtype=integer),
         V=np.zeros((slots, _OVERLOOKED), dtype=integer),
         past_k=np.zeros((slots, q), dtype=integer),
@@ -137,16 +147,16 @@ def make_rows(problem: Problem, *, room: int, slots: int) -> Row:
         past_sign=np.zeros((slots, q, room), dtype=np.int8),
         past_x=np.zeros((slots, q, room)),
         at=np.zeros(room, dtype=integer),
-        w32=np.zeros(room, dtype=single),
-        move32=np.zeros(m, dtype=single),
-        o=np.zeros(width, dtype=single),
+        w_fast=np.zeros(room, dtype=kind),
+        move=np.zeros(m, dtype=kind),
+        o=np.zeros(width, dtype=kind),
         near=np.zeros(width, dtype=integer),
         N=np.zeros((MOST_EVENTS, room)),
         factor=np.zeros(MOST_EVENTS),
-        c=np.zeros(width, dtype=single),
-        g=np.zeros(width, dtype=single),
-        ratio=np.zeros(width, dtype=single),
-        closed=np.zeros(width, dtype=single),
+        c=np.zeros(width, dtype=kind),
+        g=np.zeros(width, dtype=kind),
+        ratio=np.zeros(width, dtype=kind),
+        closed=np.zeros(width, dtype=kind),
         rejected=np.zeros(width, dtype=integer),
         b=np.zeros(room),
         v=np.zeros(room),
@@ -161,7 +171,7 @@ _SUPPORT_AXES: dict[str, tuple[int, ...]] = {
     "N": (1,),
     **dict.fromkeys(("S", "sign", "x", "w"), (1,)),
     **dict.fromkeys(("past_support", "past_sign", "past_x"), (2,)),
-    **dict.fromkeys(("at", "w32", "b", "v"), (0,)),
+    **dict.fromkeys(("at", "w_fast", "b", "v"), (0,)),
 }
 
 

@@ -23,7 +23,7 @@ class Problem(NamedTuple):
     """What all rows share."""
 
     A: np.ndarray  # (d, m) columns on which the path is followed
-    A32: np.ndarray  # (d, m) the same in single precision
+    fast: np.ndarray  # (d, m) the same in the precision of looks and correlations: single, or double with patience
     norms: np.ndarray  # (d,) float32 norms of the columns
     true: np.ndarray  # (d, m') columns of the matrix itself: A, or what A was whitened from
     whitening: np.ndarray  # (m, m') T with A = T · true, where the matrix is whitened
@@ -35,6 +35,8 @@ class Problem(NamedTuple):
     last_step: float  # columns that seem to reach λ only that close to 0 are not looked at, unless the end is wrong
     most: int  # the largest support: min(m, d)
     max_steps: int
+    careful: bool  # M is made anew at every look: many changes by nearly dependent columns bend the path
+    rounding: float  # error of a product with `fast`, relative to the norms of its factors
 
 
 class Row(NamedTuple):
@@ -52,7 +54,7 @@ class Row(NamedTuple):
     r: np.ndarray  # (m,) residual
     u: np.ndarray  # (m,) dual vector, or the proof that there is no solution
     true_u: np.ndarray  # (m',) the same for the matrix itself
-    z: np.ndarray  # (m,) float32, what the next look multiplies with all columns
+    z: np.ndarray  # (m,) like `fast`, what the next look multiplies with all columns
     W: np.ndarray  # (width,) columns of the working set, without the support
     V: np.ndarray  # columns that sent the row back, kept in W until the path is past them
     past_k: np.ndarray  # (q+1,) the breakpoints since the last look: size of the support,
@@ -62,16 +64,16 @@ class Row(NamedTuple):
     past_x: np.ndarray  # (q+1, K) and values
     # scratch
     at: np.ndarray  # (K,) the place in `near` from which a column joined; −1 for those that were there before
-    w32: np.ndarray  # (K,)
-    move32: np.ndarray  # (m,) A_S w
-    o: np.ndarray  # (width,) float32 correlations of W with the residual
+    w_fast: np.ndarray  # (K,) like `fast`, as the next six
+    move: np.ndarray  # (m,) A_S w
+    o: np.ndarray  # (width,) correlations of W with the residual
     near: np.ndarray  # (width,) the columns of W that may join: all of them, or the few that are nearest to λ
     N: np.ndarray  # (q, K) changes of M that are not made yet: M + Σ_i f_i N[i] N[i]ᵀ is meant
     factor: np.ndarray  # (q,) the f_i
-    c: np.ndarray  # (width,) float32 correlations of `near` with the residual
-    g: np.ndarray  # (width,) float32, how fast they fall
-    ratio: np.ndarray  # (width,) float32, when they reach λ
-    closed: np.ndarray  # (width,) float32, what is added to ratio: 0, or NEVER for columns that may not join
+    c: np.ndarray  # (width,) correlations of `near` with the residual
+    g: np.ndarray  # (width,) how fast they fall
+    ratio: np.ndarray  # (width,) when they reach λ
+    closed: np.ndarray  # (width,) what is added to ratio: 0, or NEVER for columns that may not join
     rejected: np.ndarray  # (width,) places of columns that depend on the support
     b: np.ndarray  # (K,)
     v: np.ndarray  # (K,)
@@ -87,7 +89,7 @@ def borrow_problem(problem):
     """The problem with borrowed arrays."""
     return Problem(
         borrowed(problem.A),
-        borrowed(problem.A32),
+        borrowed(problem.fast),
         borrowed(problem.norms),
         borrowed(problem.true),
         borrowed(problem.whitening),
@@ -99,6 +101,8 @@ def borrow_problem(problem):
         problem.last_step,
         problem.most,
         problem.max_steps,
+        problem.careful,
+        problem.rounding,
     )
 
 
@@ -127,8 +131,8 @@ def borrow_row(rows, i):
         borrowed(rows.past_sign[i]),
         borrowed(rows.past_x[i]),
         borrowed(rows.at),
-        borrowed(rows.w32),
-        borrowed(rows.move32),
+        borrowed(rows.w_fast),
+        borrowed(rows.move),
         borrowed(rows.o),
         borrowed(rows.near),
         borrowed(rows.N),

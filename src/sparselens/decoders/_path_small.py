@@ -18,9 +18,9 @@ _TARGET = 80  # columns of the working set, or m where that is more
 
 
 @compiled
-def _look(A32, z, p, signed):
-    """``p = Aᵀz`` for all columns in single precision (its magnitude where signed); A32 is (m, d)."""
-    m, d = A32.shape
+def _look(A, z, p, signed):
+    """``p = Aᵀz`` for all columns, in their precision (its magnitude where signed); A is (m, d)."""
+    m, d = A.shape
     for j in range(d):
         p[j] = np.float32(0.0)
     for i in range(0, m, 8):  # m is padded to a multiple of 8
@@ -28,14 +28,14 @@ def _look(A32, z, p, signed):
         z4, z5, z6, z7 = z[i + 4], z[i + 5], z[i + 6], z[i + 7]
         for j in range(d):
             p[j] += (
-                z0 * A32[i, j]
-                + z1 * A32[i + 1, j]
-                + z2 * A32[i + 2, j]
-                + z3 * A32[i + 3, j]
-                + z4 * A32[i + 4, j]
-                + z5 * A32[i + 5, j]
-                + z6 * A32[i + 6, j]
-                + z7 * A32[i + 7, j]
+                z0 * A[i, j]
+                + z1 * A[i + 1, j]
+                + z2 * A[i + 2, j]
+                + z3 * A[i + 3, j]
+                + z4 * A[i + 4, j]
+                + z5 * A[i + 5, j]
+                + z6 * A[i + 6, j]
+                + z7 * A[i + 7, j]
             )
     if signed:
         for j in range(d):
@@ -44,7 +44,7 @@ def _look(A32, z, p, signed):
 
 def _make_solve_rows(stamp: int) -> Any:
     @entry
-    def solve_rows(problem, rows, A32, p, Y, true_Y, S, X, U, outcome, size, steps):
+    def solve_rows(problem, rows, fast, p, Y, true_Y, S, X, U, outcome, size, steps):
         """Solve every row of Y, one after the other, in the same slot."""
         problem, row = borrow_problem(problem), borrow_row(rows, 0)
         for i in range(len(Y)):
@@ -55,7 +55,7 @@ def _make_solve_rows(stamp: int) -> Any:
             begin(problem, row)
             result = UNDERWAY
             while result == UNDERWAY:
-                _look(A32, row.z, p, problem.signed)
+                _look(fast, row.z, p, problem.signed)
                 result = turn(problem, row, p)
             outcome[i], size[i], steps[i] = result, row.n[SIZE], row.n[STEPS]
             for a in range(size[i]):
@@ -96,20 +96,21 @@ class SmallPathEngine:
     ) -> None:
         self.geometry = Geometry(A, columns, spectrum)
         self.problem = make_problem(self.geometry, positive=positive, target=target or max(_TARGET, len(A)))
-        self.single = np.ascontiguousarray(self.problem.A32.T)
+        self.fast = np.ascontiguousarray(self.problem.fast.T)
 
     def patient(self) -> SmallPathEngine:
-        """An engine for rows that this one could not solve, on the same arrays."""
+        """An engine for rows that this one could not solve."""
         other = object.__new__(SmallPathEngine)
-        other.geometry, other.single, other.problem = self.geometry, self.single, patient(self.problem)
+        other.geometry, other.problem = self.geometry, patient(self.problem)
+        other.fast = np.ascontiguousarray(other.problem.fast.T)
         return other
 
     def solve(self, Y: FloatArray) -> Candidates:
         """Candidates for rows of unit norm."""
         m, d = self.geometry.shape
         path_Y, true_Y, scale = self.geometry.measurements(Y)
-        rows, p = make_rows(self.problem, room=largest_room(self.problem), slots=1), np.zeros(d, dtype=np.float32)
-        shared = (self.problem, rows, self.single, p)
+        rows, p = make_rows(self.problem, room=largest_room(self.problem), slots=1), np.zeros(d, dtype=self.fast.dtype)
+        shared = (self.problem, rows, self.fast, p)
         load(_solve_rows, *shared, path_Y[:0], true_Y[:0], *self._answers(0))
         S, X, U, outcome, size, steps = answers = self._answers(len(Y))
         _solve_rows(*shared, path_Y, true_Y, *answers)

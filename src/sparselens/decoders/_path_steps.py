@@ -8,7 +8,8 @@ the result to `turn`, until `turn` says how the path ended. Two things make it q
 * correlations, and with them the choice of the next column, are in single precision, and confirmed in double for the
   chosen one. Values, λ and M are in double. A small error in another correlation only bends the path a little: what
   counts is the support at its end, where x and u are polished in double precision and every column that single
-  precision cannot judge is computed in double.
+  precision cannot judge is computed in double. A row that this does not prove is followed once more, with patience:
+  all in double.
 
 `_path_row` says what a row is, `_path_look` judges a look, `_path_follow` goes along the path and back, `_path_end`
 polishes and proves; this file puts them together.

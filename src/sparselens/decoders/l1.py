@@ -14,12 +14,14 @@ import scipy.sparse as sp
 from sparselens._validation import FloatArray, check_choice
 from sparselens.certificate import Verifier
 from sparselens.decoders._engine import Candidates, Engine, WhenNeeded, path_engine
+from sparselens.decoders._essential import OnColumns, essential_columns
 from sparselens.decoders._spectrum import Spectrum
 from sparselens.decoders.base import BaseDecoder, Progress
 from sparselens.parallel import count_jobs, decode_in_worker, map_in_order
 from sparselens.recovery import ConditionWarning, Recovery, Status
 
 _ALL_COLUMNS = 4000  # up to this d HiGHS is given all columns at once
+_ABSURD = 1e100  # an entry that only a solver without a grip can give: y has norm 1
 _CONDITION = 1e6  # beyond this condition number 1e-10 is not promised
 
 
@@ -99,15 +101,23 @@ class L1Decoder(BaseDecoder):
         return TorchVerifier(self.A_, positive=self.positive, device=self.device)
 
     def _make_engines(self) -> list[Engine]:
-        """The solvers to try, in this order, on the rows that are not certified yet."""
-        highs: list[Engine] = [WhenNeeded(_highs, self.A_, self.positive)]
+        """The solvers to try, in this order, on the rows that are not certified yet; they see no needless column."""
+        kept = essential_columns(self._columns, positive=self.positive)
+        if len(kept) == len(self._columns):
+            return self._engines_for(self.A_, self._columns, self._spectrum_)
+        columns = self._columns[kept]
+        A = np.ascontiguousarray(columns.T)
+        return [OnColumns(engine, kept, len(self._columns)) for engine in self._engines_for(A, columns, Spectrum(A))]
+
+    def _engines_for(self, A: FloatArray, columns: FloatArray, spectrum: Spectrum) -> list[Engine]:
+        highs: list[Engine] = [WhenNeeded(_highs, A, self.positive)]
         if self.method == "highs":
             return highs
         if find_spec("highspy") is None:  # then what no path proves is reported as UNCERTIFIED
             highs = []
         if self.device is not None:
-            return [_torch_path(self.A_, self.positive, self.device), *highs]
-        path = path_engine(self.A_, positive=self.positive, columns=self._columns, spectrum=self._spectrum_)
+            return [_torch_path(A, self.positive, self.device), *highs]
+        path = path_engine(A, positive=self.positive, columns=columns, spectrum=spectrum)
         return [path, WhenNeeded(path.patient), *highs]
 
     def _block_size(self) -> int:
@@ -195,9 +205,9 @@ class L1Decoder(BaseDecoder):
 
 
 def _not_finite(found: Candidates) -> np.ndarray:
-    """Which rows an engine could not compute."""
-    bad = np.asarray(~np.isfinite(found.dual).all(axis=1))
-    bad[_rows_of(found)[~np.isfinite(found.x.data)]] = True
+    """Which rows an engine could not compute: they hold NaN, or numbers whose squares are no floats."""
+    bad = np.asarray(~(np.abs(found.dual) < _ABSURD).all(axis=1))
+    bad[_rows_of(found)[~(np.abs(found.x.data) < _ABSURD)]] = True
     found.infeasible[bad] = False
     return bad
 
