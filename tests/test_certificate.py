@@ -124,6 +124,45 @@ def test_dependent_tight_columns_that_are_not_equal_are_noticed():
     assert not proof.unique[0]
 
 
+@pytest.fixture(params=["here", "on a device"])
+def check(request):
+    """A verifier of either kind."""
+    return Verifier if request.param == "here" else lambda A: TorchVerifier(A, device="cpu")
+
+
+def verdict(check, A, y, x, u):
+    proof = check(np.array(A)).optimal(np.array([y]), sp.csr_array([x]), np.array([u]))
+    return bool(proof.optimal[0]), bool(proof.unique[0])
+
+
+def test_an_answer_outside_the_tight_columns_is_not_called_unique(check):
+    # both pairs have a gap of 9e-10, and only one of the two answers can be the only one
+    A, y, u = [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], [1.0, 9e-10], [1.0, 0.0]
+    assert verdict(check, A, y, [1.0, 9e-10, 0.0], u) == (True, False)
+    assert verdict(check, A, y, [1.0, 0.0, 9e-10], u) == (True, False)
+
+
+def test_an_answer_that_misses_more_than_rounding_is_not_called_unique(check):
+    # 5e-12 of y are 5e-9 of a short column, which this answer leaves out
+    A, u = [[1.0, 0.0, 0.3], [0.0, 1e-3, 2e-4]], [1.0, 0.0]
+    assert verdict(check, A, [1.0, 5e-12], [1.0, 0.0, 0.0], u) == (True, False)
+    assert verdict(check, A, [1.0, 0.0], [1.0, 0.0, 0.0], u) == (True, True)
+
+
+@pytest.mark.parametrize(("apart", "unique"), [(1e-3, True), (1e-5, True), (1e-7, False), (1e-9, False)])
+def test_columns_so_nearly_dependent_that_rounding_decides_are_not_called_unique(check, apart, unique):
+    A = np.array([[1.0, 1.0], [0.0, apart], [0.0, 0.0]])
+    y, u = A @ [0.6, 0.7], np.linalg.lstsq(A.T, np.ones(2), rcond=None)[0]
+    assert verdict(check, A, y, [0.6, 0.7], u) == (True, unique)
+
+
+def test_a_residual_counts_by_what_it_may_become_in_x(check):
+    A = np.array([[1.0, 1.0], [0.0, 1e-3]])  # σ = 5e-4: a residual of 5e-14 may be 1e-10 in x
+    u, x = np.array([1.0, 0.0]), np.array([0.6, 0.7])
+    assert verdict(check, A, A @ x + [0, 1e-14], x, u) == (True, True)
+    assert verdict(check, A, A @ x + [0, 9e-14], x, u) == (True, False)
+
+
 def test_infeasibility_needs_a_separating_vector():
     A = np.abs(gaussian(6, 20, 0))
     y = -np.ones((1, 6))

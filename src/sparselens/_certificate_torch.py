@@ -1,7 +1,7 @@
 """The certificate's large products on a GPU. It shares its tolerances with `certificate`, and nothing with a solver.
 
-The checks are those of `certificate.Verifier`, word for word: residual, sign, dual constraint, gap, linear
-independence of the tight columns, Farkas proofs. Only where they are computed differs.
+The checks are those of `certificate.Verifier`, word for word: residual, sign, dual constraint, gap, x on the tight
+columns, their linear independence, Farkas proofs. Only where they are computed differs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 
 from sparselens import certificate
 from sparselens._validation import FloatArray
-from sparselens.certificate import Certificate, Verifier
+from sparselens.certificate import Certificate, Verifier, entries
 
 _BYTES = 2**30  # memory of the largest array of a piece
-_FLOOR = 1e-8  # a Cholesky factor of BBᵀ − this·I proves that every singular value is at least 1e-4
+_WELL = 1e-4  # a Cholesky factor of BBᵀ − this²·I proves that every singular value is at least this
 
 
 class TorchVerifier(Verifier):
@@ -48,17 +48,23 @@ class TorchVerifier(Verifier):
         if self.positive and X.nnz:
             negativity = -np.minimum(np.asarray(X.min(axis=1).toarray()).ravel(), 0.0) / one_length
         gap = (length - np.einsum("ij,ij->i", Y, U)) / one_length
-        violation, full_rank = np.full(n, np.inf), np.zeros(n, dtype=bool)
+        violation, full_rank, on_tight = np.full(n, np.inf), np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
+        least = self._least_sigma(Y, X, residual)
         for rows in self._pieces(np.flatnonzero(np.isfinite(U).all(axis=1)), 8 * self.A.shape[1]):
             P = torch.as_tensor(U[rows], device=self.device) @ self._A
             if not self.positive:
                 P = P.abs()
             violation[rows] = P.amax(dim=1).cpu().numpy() - 1.0
             where = torch.nonzero(P >= 1.0 - certificate.EQUALITY_TOL).cpu().numpy()
-            full_rank[rows] = self._independent(where, len(rows))
+            full_rank[rows] = self._independent(where, least[rows])
+            place, columns = entries(X, rows)
+            at = (torch.as_tensor(value.astype(np.int64), device=self.device) for value in (place, columns))
+            loose = P[tuple(at)].cpu().numpy() < 1.0 - certificate.EQUALITY_TOL
+            on_tight[rows[place[loose]]] = False
         good = (residual <= certificate.PRIMAL_TOL) & (negativity <= certificate.NEGATIVE_TOL)
         good &= (violation <= certificate.DUAL_TOL) & (np.abs(gap) <= certificate.GAP_TOL)
-        return Certificate(residual, negativity, violation, gap, good, good & full_rank)
+        unique = good & on_tight & (residual <= certificate.ROUNDING) & full_rank
+        return Certificate(residual, negativity, violation, gap, good, unique)
 
     def infeasible(self, Y: FloatArray, R: FloatArray) -> np.ndarray:
         """True where r proves that no x has these measurements."""
@@ -88,9 +94,9 @@ class TorchVerifier(Verifier):
             out[rows] = (fit - torch.as_tensor(Y[rows], device=self.device)).norm(dim=1).cpu().numpy()
         return out
 
-    def _independent(self, where: np.ndarray, n: int) -> np.ndarray:
+    def _independent(self, where: np.ndarray, least: FloatArray) -> np.ndarray:
         """Whether the tight columns of each row, given as (row, column) pairs in row order, are independent."""
-        counts = np.bincount(where[:, 0], minlength=n)
+        counts = np.bincount(where[:, 0], minlength=len(least))
         start = np.concatenate(([0], np.cumsum(counts)))
         out = counts == 0
         for rows, width in self._by_count(np.where(counts <= len(self.A), counts, 0)):
@@ -99,11 +105,12 @@ class TorchVerifier(Verifier):
             picks = torch.as_tensor(where[places, 1], device=self.device)
             norms = self._norms[picks]
             B = self._columns[picks] * (inside / torch.where(norms > 0, norms, 1.0))[:, :, None]
-            gram = torch.bmm(B, B.transpose(1, 2)) + torch.diag_embed(2.0 * ~inside - _FLOOR)
-            out[rows] = (torch.linalg.cholesky_ex(gram).info == 0).cpu().numpy()
-            for i in np.flatnonzero(~out[rows]):  # nearly dependent: singular values decide
+            gram = torch.bmm(B, B.transpose(1, 2)) + torch.diag_embed(2.0 * ~inside - _WELL**2)
+            well, enough = (torch.linalg.cholesky_ex(gram).info == 0).cpu().numpy(), least[rows] <= _WELL
+            out[rows] = well & enough
+            for i in np.flatnonzero(well != enough):  # what the factor leaves open
                 values = np.linalg.svd(B[i, : counts[rows[i]]].cpu().numpy(), compute_uv=False)
-                out[rows[i]] = values[-1] > certificate.RANK_TOL * values[0]
+                out[rows[i]] = values[-1] > least[rows[i]]
         return out
 
     def _by_count(self, counts: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:

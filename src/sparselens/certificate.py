@@ -4,7 +4,10 @@ For ``min 1ᵀx s.t. Ax = y, x ≥ 0`` the dual is ``max yᵀu s.t. Aᵀu ≤ 1`
 ``min ‖x‖₁ s.t. Ax = y`` it is ``max yᵀu s.t. ‖Aᵀu‖_∞ ≤ 1``. A pair (x, u) with Ax = y, a feasible u and equal
 objectives proves that x is optimal (weak duality). It is the only solution where the columns
 ``E = {j : |a_jᵀu| ≥ 1 − 1e-7}`` are linearly independent: every solution lives on E, by complementary slackness.
-A vector r with ``Aᵀr ≤ 0`` (signed: ``Aᵀr = 0``) and ``yᵀr > 0`` proves that no solution exists (Farkas).
+Numbers of 64 bits ask for more: x is called unique where it lives on E itself, its residual is nothing but rounding
+(an optimal x may leave out a short column that y needs a little of), and A_E, with unit columns, does not blow that
+residual up beyond 1e-10. A vector r with ``Aᵀr ≤ 0`` (signed: ``Aᵀr = 0``) and ``yᵀr > 0`` proves that no solution
+exists (Farkas).
 
 Whoever encodes knows x, and can build a certificate without a solver: with the support S and the signs s of x,
 ``u = A_S(A_SᵀA_S)⁻¹s`` is the shortest u with ``A_Sᵀu = s``. Where it is below 1 off the support by some slack, x will
@@ -36,9 +39,10 @@ GAP_TOL = 1e-9  # |1ᵀx − yᵀu| / 1ᵀx
 EQUALITY_TOL = 1e-7  # a column belongs to E where a_jᵀu ≥ 1 − this
 FARKAS_DUAL_TOL = 1e-10  # max(a_jᵀr / ‖a_j‖) for ‖r‖ = 1
 FARKAS_GAIN = 1e-7  # yᵀr / ‖y‖ for ‖r‖ = 1: a thousand times the error that the line above allows
-RANK_TOL = 1e-10  # smallest / largest singular value of A_E (unit columns)
+ROUNDING = 1e-13  # ‖Ax − y‖ / ‖y‖ that is nothing but rounding: more, and something may be missing from x
+EXACT = 1e-10  # what the residual may become in x: ‖Ax − y‖ / σ, with the smallest singular value of A_E (unit columns)
 
-_WELL = 1e-4  # the same for a certificate that is built: a worse A_S could not give x back to 1e-10
+_WELL = 1e-4  # singular values above it are well; a certificate that is built needs them
 _CELLS = 2**22  # entries of a stack of matrices held at once (32 MB)
 _CACHED = 2**18  # entries of a block of U A, or of a stack of tight columns: the next step finds them in the cache
 
@@ -146,7 +150,7 @@ def _shortest(B: FloatArray, s: FloatArray) -> FloatArray:
     alive = (norms > 0).all(axis=1)
     norms = np.where(norms > 0, norms, 1.0)
     B = B / norms[:, :, None]
-    good = alive & _independent_rows(B, _WELL)
+    good = alive & _independent_rows(B, np.full(len(B), _WELL))
     out = np.full((len(B), B.shape[2]), np.nan)
     if good.any():
         B, target = B[good], (s / norms)[good][:, :, None]
@@ -184,6 +188,7 @@ class Verifier:
         gap = _relative(length - np.einsum("ij,ij->i", Y, U), length)
         violation = np.full(n, np.inf)
         tight = []  # the rows and the columns of E
+        on_tight = np.ones(n, dtype=bool)
         finite = np.isfinite(U).all(axis=1)
         blocks = _blocks(np.flatnonzero(finite), self.A.shape[1])
         prices = np.empty((max(map(len, blocks), default=0), self.A.shape[1]))  # one array for all: new memory is slow
@@ -194,11 +199,14 @@ class Verifier:
             violation[block] = P.max(axis=1) - 1.0
             rows, columns = np.divmod(np.flatnonzero(P >= 1.0 - EQUALITY_TOL), P.shape[1])
             tight.append((block[rows], columns))
-        full_rank = finite & self._tight_columns_independent(n, tight)
+            rows, columns = entries(X, block)
+            on_tight[block[rows[P[rows, columns] < 1.0 - EQUALITY_TOL]]] = False
+        full_rank = finite & self._tight_columns_independent(n, tight, self._least_sigma(Y, X, residual))
         good = (
             (residual <= PRIMAL_TOL) & (negativity <= NEGATIVE_TOL) & (violation <= DUAL_TOL) & (np.abs(gap) <= GAP_TOL)
         )
-        return Certificate(residual, negativity, violation, gap, good, good & full_rank)
+        unique = good & on_tight & (residual <= ROUNDING) & full_rank
+        return Certificate(residual, negativity, violation, gap, good, unique)
 
     def infeasible(self, Y: FloatArray, R: FloatArray) -> np.ndarray:
         """True where r proves that no x has these measurements.
@@ -218,8 +226,17 @@ class Verifier:
             out[block] = np.all(P - FARKAS_DUAL_TOL * self.norms <= 0, axis=1) & (gain >= FARKAS_GAIN)
         return out
 
-    def _tight_columns_independent(self, n: int, tight: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Whether the columns that belong to each of n rows are linearly independent."""
+    def _least_sigma(self, Y: FloatArray, X: sp.csr_array, residual: FloatArray) -> FloatArray:
+        """The smallest singular value of A_E with which the residual, or rounding, stays below `EXACT` in x."""
+        row_of = np.repeat(np.arange(len(Y)), np.diff(X.indptr))
+        weight = np.sqrt(np.bincount(row_of, weights=(X.data * self.norms[X.indices]) ** 2, minlength=len(Y)))
+        missed = np.maximum(residual, np.finfo(np.float64).eps) * np.linalg.norm(Y, axis=1)
+        return _relative(missed, weight) / EXACT
+
+    def _tight_columns_independent(
+        self, n: int, tight: list[tuple[np.ndarray, np.ndarray]], least: FloatArray
+    ) -> np.ndarray:
+        """Whether the columns that belong to each of n rows are linearly independent, by the margin of each row."""
         counts = np.zeros(n, dtype=np.int64)
         for rows, _ in tight:
             counts += np.bincount(rows, minlength=n)
@@ -230,12 +247,20 @@ class Verifier:
             rows = np.flatnonzero(counts == count)
             for chunk in np.array_split(rows, 1 + len(rows) * int(count) * len(self.A) // _CACHED):
                 picks = where[start[chunk][:, None] + np.arange(count)]
-                out[chunk] = _independent_rows(self.columns[picks], RANK_TOL, self.norms[picks])
+                out[chunk] = _independent_rows(self.columns[picks], least[chunk], self.norms[picks])
         return out
 
 
-def _independent_rows(B: FloatArray, tol: float, norms: FloatArray | None = None) -> np.ndarray:
-    """For a stack (b, k, m) of k rows each: whether they are independent when they have unit norm (tol ≤ 1e-4)."""
+def entries(X: sp.csr_array, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where these rows of X are not zero: places in `rows`, and columns."""
+    counts = np.diff(X.indptr)[rows]
+    at = np.repeat(X.indptr[rows] + counts - np.cumsum(counts), counts) + np.arange(counts.sum())
+    at, place = at[X.data[at] != 0], np.repeat(np.arange(len(rows)), counts)[X.data[at] != 0]
+    return place, X.indices[at]
+
+
+def _independent_rows(B: FloatArray, least: FloatArray, norms: FloatArray | None = None) -> np.ndarray:
+    """For a stack (b, k, m) of k rows each: whether, made unit vectors, their singular values are above `least` (b)."""
     if norms is None:
         norms = np.linalg.norm(B, axis=2)
     scale = 1.0 / np.where(norms > 0, norms, 1.0)
@@ -243,11 +268,11 @@ def _independent_rows(B: FloatArray, tol: float, norms: FloatArray | None = None
     gram *= scale[:, :, None]
     gram *= scale[:, None, :]
     diagonal = np.arange(gram.shape[1])
-    gram[:, diagonal, diagonal] -= 1e-8  # a Cholesky factor then proves that every singular value is at least 1e-4
-    out = _positive_definite(gram)
-    for i in np.flatnonzero(~out):
-        values = np.linalg.svd(B[i] * scale[i, :, None], compute_uv=False)
-        out[i] = values[-1] > tol * values[0]
+    gram[:, diagonal, diagonal] -= _WELL**2  # a Cholesky factor then proves that every singular value is at least _WELL
+    well = _positive_definite(gram)
+    out = well & (least <= _WELL)
+    for i in np.flatnonzero(well != (least <= _WELL)):  # what the factor leaves open
+        out[i] = np.linalg.svd(B[i] * scale[i, :, None], compute_uv=False)[-1] > least[i]
     return out
 
 

@@ -98,8 +98,8 @@ class Status(IntEnum):
     )
     UNCERTIFIED = (
         3,
-        "The answer is the best that every method found, but its proof did not hold: read `gap` and `residual` "
-        "of the row, and check the condition number of the matrix.",
+        "The answer comes nearest to the measurements of those that were found, but no proof of it held: read `gap` "
+        "and `residual` of the row, and check the condition number of the matrix.",
     )
     ESTIMATE = (
         4,

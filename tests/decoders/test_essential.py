@@ -68,8 +68,9 @@ def test_answers_are_on_all_columns_and_proved_on_all_of_them(method, positive):
     assert rec.certified.all()  # by a verifier that knows nothing of columns that were left out
     np.testing.assert_allclose(rec.x @ A.T, Y, atol=1e-12)
     assert (abs(rec.x).sum(axis=1) <= abs(X).sum(axis=1) + 1e-9).all()
-    kept = essential_columns(np.ascontiguousarray(A.T), positive=positive)
-    assert np.isin(rec.x.indices, kept).all()
+    if method == "path":  # HiGHS, the last resort, sees every column
+        kept = essential_columns(np.ascontiguousarray(A.T), positive=positive)
+        assert np.isin(rec.x.indices, kept).all()
 
 
 def test_a_row_with_two_equally_good_columns_is_not_called_unique():

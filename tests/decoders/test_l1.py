@@ -17,7 +17,7 @@ import sparselens as sl
 from awkward import KINDS
 from helpers import gaussian, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
-from sparselens.decoders import _engine, _path_problem, l1
+from sparselens.decoders import _engine, _highs, _path_problem, l1
 from sparselens.decoders._engine import Candidates
 from sparselens.decoders._essential import essential_columns
 from sparselens.decoders._highs import HighsEngine
@@ -259,6 +259,51 @@ def test_zero_measurements_give_zero():
     rec = L1Decoder().bind(gaussian(5, 20, 0)).decode(np.zeros((3, 5)))
     assert rec.x.nnz == 0
     assert rec.unique.all()
+
+
+def test_a_small_entry_on_a_short_column_comes_back():
+    A = np.array([[1.0, 0.0, 0.3], [0.0, 1e-3, 2e-4]])
+    X = np.array([[1.0, 5e-9, 0.0]])
+    rec = L1Decoder().bind(A).decode(X @ A.T)
+    assert rec.unique[0]
+    assert np.abs(rec.x.toarray() - X).max() <= 1e-13
+    rec = L1Decoder().bind(A[:, [0, 1, 1, 2]]).decode(X @ A.T)
+    assert rec.status[0] == Status.OPTIMAL_NOT_UNIQUE
+
+
+@pytest.mark.parametrize("apart", [1e-4, 1e-6, 1e-8, 1e-9])
+def test_what_is_called_unique_is_right_to_1e_10_where_columns_are_nearly_the_same(apart):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((6, 14))
+        A[:, 1] = A[:, 0] + apart * rng.standard_normal(6)
+        X = np.zeros((1, 14))
+        X[0, [0, 1, 5]] = 0.6, 0.7, 0.5
+        rec = L1Decoder().bind(A).decode(X @ A.T)
+        shorter = X.sum() - rec.x.sum() > 1e-9  # then the truth is no solution
+        assert shorter or not rec.unique[0] or np.abs(rec.x.toarray() - X).max() <= 1e-10
+
+
+def test_columns_that_are_added_after_a_refinement_see_the_row_itself(monkeypatch):
+    monkeypatch.setattr(_highs, "_START", 1)
+    monkeypatch.setattr(l1, "_ALL_COLUMNS", 50)
+    for seed in (7, 25, 27):  # in each of them one row was lost: refinement left its enlarged problem behind
+        rng = np.random.default_rng(seed)
+        A = np.abs(rng.standard_normal((12, 200))) + seed % 3
+        X = (rng.random((10, 200)) < (4 + seed % 5) / 200) * 10 ** rng.uniform(-9, 0, (10, 200))
+        assert L1Decoder(method="highs").bind(A).decode(X @ A.T).certified.all()
+
+
+@pytest.mark.parametrize("apart", [5e-13, 9e-13])
+def test_columns_that_are_parallel_but_for_rounding_cost_no_proof(apart):
+    # a path that does without them may end with a dual vector that exceeds 1 on one of them, and is not believed
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((10, 30)) * 10 ** rng.uniform(-5, 0, 30)
+        off = rng.standard_normal((10, 30))
+        A = np.hstack([A, A + apart * off * np.linalg.norm(A, axis=0) / np.linalg.norm(off, axis=0)])
+        X = (rng.random((14, 60)) < 0.06) * rng.random((14, 60))
+        assert L1Decoder().bind(A).decode(X @ A.T).certified.all()
 
 
 def test_equal_columns_are_not_called_unique():

@@ -57,7 +57,7 @@ class PathEngine(Engine, Protocol):
     """An engine that follows the path, and can try again with more patience."""
 
     def patient(self) -> Engine:
-        """An engine for rows that this one could not solve, on the same arrays."""
+        """An engine for rows that this one could not solve."""
         ...
 
 

@@ -175,6 +175,7 @@ class HighsEngine:
                 break
             answer = self._solution()
             x = x + size * answer[0]
+        self.highs.changeRowsBounds(m, rows, y, y)
         self.highs.changeColsBounds(n_columns, columns, np.zeros(n_columns), forever)
         return x, answer[1], answer[2]
 
@@ -195,7 +196,10 @@ class HighsEngine:
         Aᵀr ≤ 0 and yᵀr = ‖r‖² (signed: Aᵀr = 0). Where r proves nothing, x may be all that is to be had.
         """
         if self.positive:
-            x = nnls(self.A, y, maxiter=30 * self.A.shape[1])[0]
+            try:
+                x = nnls(self.A, y, maxiter=30 * self.A.shape[1])[0]
+            except RuntimeError:  # too many steps: this row has no answer, the others do
+                x = np.zeros(self.A.shape[1])
             S = np.flatnonzero(x > 0)
             found = S, x[S]
         else:

@@ -33,7 +33,7 @@ class Problem(NamedTuple):
     inner: int  # columns of `near`; `target` where one working set will do
     first_events: int  # events before the first look
     last_step: float  # columns that seem to reach λ only that close to 0 are not looked at, unless the end is wrong
-    most: int  # the largest support: min(m, d)
+    most: int  # the largest support: the rank of A
     max_steps: int
     careful: bool  # M is made anew at every look: many changes by nearly dependent columns bend the path
     rounding: float  # error of a product with `fast`, relative to the norms of its factors
@@ -64,7 +64,7 @@ class Row(NamedTuple):
     past_x: np.ndarray  # (q+1, K) and values
     # scratch
     at: np.ndarray  # (K,) the place in `near` from which a column joined; −1 for those that were there before
-    w_fast: np.ndarray  # (K,) like `fast`, as the next six
+    w_fast: np.ndarray  # (K,) like `fast`, as move, o, c, g, ratio and closed
     move: np.ndarray  # (m,) A_S w
     o: np.ndarray  # (width,) correlations of W with the residual
     near: np.ndarray  # (width,) the columns of W that may join: all of them, or the few that are nearest to λ

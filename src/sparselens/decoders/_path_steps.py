@@ -1,7 +1,7 @@
 """The steps of the exact ℓ1 path, compiled: look at all columns, judge, go back or follow the path a little further.
 
-A row is a small machine. Its driver multiplies the vector z of the row with all columns in single precision and hands
-the result to `turn`, until `turn` says how the path ended. Two things make it quick:
+A row is a small machine. Its driver multiplies the vector z of the row with all columns in single precision (with
+patience: double) and hands the result to `turn`, until `turn` says how the path ended. Two things make it quick:
 
 * of the d columns only a working set W takes part in the events between two looks. A column outside W that has
   overtaken λ unseen sends the row back to the last breakpoint where it had not, and joins W.
@@ -58,6 +58,8 @@ def begin(problem, row):
     row.f[LAST_STEP] = problem.last_step
     for i in range(len(row.y)):
         row.r[i], row.u[i], row.z[i] = row.y[i], row.y[i], row.y[i]
+    for i in range(len(row.true_u)):  # what a row shows that gives up
+        row.true_u[i] = 0.0
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparselens._validation import FloatArray, check_choice
-from sparselens.certificate import Verifier
+from sparselens.certificate import ROUNDING, Verifier
 from sparselens.decoders._engine import Candidates, Engine, WhenNeeded, path_engine
 from sparselens.decoders._essential import OnColumns, essential_columns
 from sparselens.decoders._spectrum import Spectrum
@@ -101,24 +101,24 @@ class L1Decoder(BaseDecoder):
         return TorchVerifier(self.A_, positive=self.positive, device=self.device)
 
     def _make_engines(self) -> list[Engine]:
-        """The solvers to try, in this order, on the rows that are not certified yet; they see no needless column."""
-        kept = essential_columns(self._columns, positive=self.positive)
-        if len(kept) == len(self._columns):
-            return self._engines_for(self.A_, self._columns, self._spectrum_)
-        columns = self._columns[kept]
-        A = np.ascontiguousarray(columns.T)
-        return [OnColumns(engine, kept, len(self._columns)) for engine in self._engines_for(A, columns, Spectrum(A))]
-
-    def _engines_for(self, A: FloatArray, columns: FloatArray, spectrum: Spectrum) -> list[Engine]:
-        highs: list[Engine] = [WhenNeeded(_highs, A, self.positive)]
+        """The solvers to try, in this order, on the rows that are not certified yet; paths see no needless column."""
+        highs: list[Engine] = [WhenNeeded(_highs, self.A_, self.positive)]
         if self.method == "highs":
             return highs
         if find_spec("highspy") is None:  # then what no path proves is reported as UNCERTIFIED
             highs = []
+        kept = essential_columns(self._columns, positive=self.positive)
+        if len(kept) == len(self._columns):
+            return [*self._paths(self.A_, self._columns, self._spectrum_), *highs]
+        columns = self._columns[kept]
+        A = np.ascontiguousarray(columns.T)
+        return [*(OnColumns(path, kept, len(self._columns)) for path in self._paths(A, columns, Spectrum(A))), *highs]
+
+    def _paths(self, A: FloatArray, columns: FloatArray, spectrum: Spectrum) -> list[Engine]:
         if self.device is not None:
-            return [_torch_path(A, self.positive, self.device), *highs]
+            return [_torch_path(A, self.positive, self.device)]
         path = path_engine(A, positive=self.positive, columns=columns, spectrum=spectrum)
-        return [path, WhenNeeded(path.patient), *highs]
+        return [path, WhenNeeded(path.patient)]
 
     def _block_size(self) -> int:
         if self.device is not None:
@@ -155,18 +155,19 @@ class L1Decoder(BaseDecoder):
         return rec
 
     def _judge(self, Y: FloatArray, todo: np.ndarray) -> Recovery:
-        """Solve the rows `todo`; hand what is not proved to the next solver. The other rows are zero."""
+        """Solve the rows `todo`; hand what is not proved, or misses y, to the next solver. The other rows are zero."""
         best = self._zeros(len(Y))
+        best.status[todo], best.residual[todo] = Status.UNCERTIFIED, 1.0
         for engine in self._engines_:
             if len(todo) == 0:
                 break
             part = np.ascontiguousarray(Y[todo])
             new = self._checked(part, engine.solve(part))
-            # what nobody proves is reported with the answer that comes nearest to y
-            better = (new.status != Status.UNCERTIFIED) | (new.residual < best.residual[todo])
-            better |= best.status[todo] != Status.UNCERTIFIED  # only so far the zeros from above
+            proved, before = new.status != Status.UNCERTIFIED, best.status[todo] != Status.UNCERTIFIED
+            # of answers that are worth the same, the one that comes nearest to y
+            better = (proved & ~before) | ((proved == before) & (new.residual <= best.residual[todo]))
             best = _replace_rows(best, todo[better], new if better.all() else new[better])
-            todo = todo[new.status == Status.UNCERTIFIED]
+            todo = todo[~proved | ((new.residual > ROUNDING) & (new.status != Status.INFEASIBLE))]
         return best
 
     def _checked(self, Y: FloatArray, found: Candidates) -> Recovery:
@@ -192,7 +193,7 @@ class L1Decoder(BaseDecoder):
         return Recovery(x, status, proof.residual, proof.gap, found.n_steps, dual=found.dual)
 
     def _zeros(self, n: int) -> Recovery:
-        """What y = 0 decodes to: x = 0, with u = 0 as its proof; unique unless some direction costs nothing."""
+        """What y = 0 decodes to: x = 0, with u = 0 as its proof."""
         m, d = self.A_.shape
         return Recovery(
             x=sp.csr_array((n, d), dtype=np.float64),
