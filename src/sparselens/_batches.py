@@ -127,6 +127,10 @@ class SparseRows:
         self._columns = torch.as_tensor(X.indices.astype(np.int64), device=self.device)
         self._values = torch.as_tensor(X.data, dtype=dtype, device=self.device)
 
+    def largest(self) -> float:
+        """The largest magnitude of an entry."""
+        return float(self._values.abs().max()) if len(self._values) else 0.0
+
     def batches(
         self,
         order: torch.Tensor,

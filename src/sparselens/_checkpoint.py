@@ -10,7 +10,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -19,6 +19,14 @@ from sparselens.recovery import CheckpointError
 
 FORMAT = "sparselens training checkpoint"
 _STATE = "checkpoint.json"
+
+
+class HasState(Protocol):
+    """What is trained: a `torch.nn.Module`, or a stack of them."""
+
+    def state_dict(self) -> dict[str, torch.Tensor]: ...
+
+    def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> Any: ...
 
 
 @dataclass
@@ -52,7 +60,7 @@ class Checkpoint:
     def write(
         self,
         config: dict[str, Any],
-        module: torch.nn.Module,
+        module: HasState,
         optimizer: torch.optim.Optimizer,
         best: dict[str, torch.Tensor],
         n_bad: int,
@@ -93,7 +101,7 @@ class Checkpoint:
                     old.unlink()
         self._written = time.monotonic()
 
-    def read(self, config: dict[str, Any], module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Resumed | None:
+    def read(self, config: dict[str, Any], module: HasState, optimizer: torch.optim.Optimizer) -> Resumed | None:
         """Put the kept state into the module and the optimiser; None where nothing is kept.
 
         Raises
@@ -113,7 +121,7 @@ class Checkpoint:
                 f"{self.folder} holds a training with other parameters or data ({'; '.join(differ)}): "
                 "use the same ones to resume it, or another folder to start anew."
             )
-        device = next(module.parameters()).device
+        device = next(iter(module.state_dict().values())).device
         kept = {name.partition(".")[2]: v.to(device) for name, v in tensors.items() if name.startswith("module.")}
         best = {name.partition(".")[2]: v.to(device) for name, v in tensors.items() if name.startswith("best.")}
         try:

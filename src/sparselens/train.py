@@ -127,7 +127,7 @@ class History:
     best: float = math.inf
     best_epoch: int = 0
     n_epochs: int = 0
-    stopped_by: str = ""  # "patience", "max_epochs" or "callback"
+    stopped_by: str = ""  # "patience", "max_epochs" or "callback"; in a stack "divergence" too
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

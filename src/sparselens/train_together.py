@@ -5,8 +5,9 @@ step is one batched product for all of them, and everything else is kept apart: 
 order of them, its own early stop and its own best weights. Networks with fewer measurements are padded with rows of
 zeros, which get a gradient of zero and stay what they are. A network that has finished leaves the stack.
 
-The results are those of `train` up to the order of sums in float32. Not here: checkpoints, clipped gradients, several
-processes, batch statistics.
+The results are those of `train` up to rounding: sums in another order, and on a GPU products in float16 where `train`
+has TF32. With a checkpoint folder a killed run goes on where it was and ends with the same bits. Not here: clipped
+gradients, several processes, batch statistics.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from sparselens._batches import DenseBatch, SparseRows, cuts
+from sparselens._checkpoint import Checkpoint
 from sparselens._closed_form import Buffers
 from sparselens._closed_form_many import cut, iterate, joined, losses_and_gradients
 from sparselens.recovery import TrainingDivergedError
@@ -31,6 +33,7 @@ from sparselens.unroll import BATCH_SCALE, UnrolledNetwork
 
 _TILES = 264  # of 128 rows and columns, that keep a GPU of 132 processors busy
 _NARROWEST = 1024  # columns of a part
+_RANGE = 2.0**-8, 2.0**8  # of the largest entry of the rows with which float16 neither overflows nor loses digits
 _ALIGNED = 8  # float16 numbers in 16 bytes: other rows multiply at a fraction of the speed
 _LEAVE = 0.7  # the stack is made smaller when so many of its networks, or fewer, are still trained
 Tensors = dict[str, torch.Tensor]
@@ -64,6 +67,16 @@ class Member:
     seconds: float = 0.0
     error: TrainingDivergedError | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """How it went, for a checkpoint."""
+        error = None if self.error is None else str(self.error)
+        return {"history": asdict(self.history), "seconds": self.seconds, "error": error}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Take over what `as_dict` gave."""
+        self.history, self.seconds = History(**kept["history"]), kept["seconds"]
+        self.error = None if kept["error"] is None else TrainingDivergedError(kept["error"])
+
 
 def train_together(
     members: Sequence[Member],
@@ -75,6 +88,8 @@ def train_together(
     method: type[torch.optim.Optimizer] = torch.optim.SGD,
     remedies: str = "lower the learning rate",
     callback: Callback | None = None,
+    checkpoint: Checkpoint | None = None,
+    identity: dict[str, Any] | None = None,
 ) -> None:
     """Train every member's network until its own validation loss stops improving; it then holds its best weights.
 
@@ -89,6 +104,10 @@ def train_together(
     callback : callable, optional
         Called with an `Event` after every epoch: means over the members, and the part of them that has finished. A
         true answer ends all of them with their best weights.
+    checkpoint : Checkpoint, optional
+        Where to keep the state, and where to go on from if there is one.
+    identity : dict, optional
+        What must be equal for a checkpoint to be resumed, as JSON.
     """
     n_sets = 1 + max(member.data for member in members)
     n, n_held_out = rows.n_rows // n_sets, held_out.n_rows // n_sets
@@ -97,19 +116,29 @@ def train_together(
         [member.network for member in members],
         [member.penalty for member in members],
         rows.device,
-        half=settings.matmul_precision == "high",
+        half=settings.matmul_precision == "high" and _RANGE[0] <= rows.largest() <= _RANGE[1],
     )
     optimizer = _optimizer(method, stack, learning_rate)
-    best = {name: value.clone() for name, value in stack.parameters.items()}
+    best = {name: value.detach().clone() for name, value in stack.parameters.items()}
     n_bad = [0] * len(members)
     slots = list(range(len(members)))  # the member at each place of the stack
     running = set(slots)
     bounds = cuts(n, settings.batch_size)
-    began, epoch = time.perf_counter(), 0
+    began, before, epoch = time.perf_counter(), 0.0, 0
+    if checkpoint is not None:
+        config = {"settings": asdict(settings), "networks": identity or {}, "parts": stack.parts}
+        kept = checkpoint.read(config, stack, optimizer)
+        if kept is not None:
+            best, state = kept.best, kept.history
+            epoch, before, n_bad, slots = state["epoch"], state["seconds"], state["n_bad"], state["slots"]
+            running = set(state["running"])
+            optimizer = _with_state(_optimizer(method, stack, learning_rate), optimizer.state_dict())
+            for member, one in zip(members, state["members"], strict=True):
+                member.restore(one)
 
     def end(k: int, why: str) -> None:
         members[k].history.stopped_by = why
-        members[k].seconds = time.perf_counter() - began
+        members[k].seconds = before + time.perf_counter() - began
         running.discard(k)
 
     def diverged(k: int, what: str, value: float) -> None:
@@ -135,7 +164,7 @@ def train_together(
                 better.append(place)
         kept = [slots[place] for place in better]
         for name, value in stack.parameters.items():
-            best[name][kept] = value[better]
+            best[name][kept] = value.detach()[better]
         return scores
 
     with matmul_precision(settings.matmul_precision if on_gpu else "highest"):
@@ -172,11 +201,19 @@ def train_together(
             if running and len(running) <= _LEAVE * len(slots):
                 places = [place for place, k in enumerate(slots) if k in running]
                 slots = [slots[place] for place in places]
-                state = optimizer.state
-                old = list(stack.parameters.values())
-                stack.keep(places)
-                optimizer = _optimizer(method, stack, learning_rate)
-                _move_state(state, old, optimizer, list(stack.parameters.values()), places)
+                optimizer = _go_on_with(places, stack, optimizer, lambda: _optimizer(method, stack, learning_rate))
+            stopped = any(member.history.stopped_by == "callback" for member in members)
+            if checkpoint is not None and scores is not None and not stopped:
+                state = {
+                    "best": math.inf,  # of no single network
+                    "epoch": epoch,
+                    "seconds": before + time.perf_counter() - began,
+                    "n_bad": n_bad,
+                    "slots": slots,
+                    "running": sorted(running),
+                    "members": [member.as_dict() for member in members],
+                }
+                checkpoint.write(config, stack, optimizer, best, 0, state, final=not running)
     for k, member in enumerate(members):
         if member.error is None:
             own = dict(member.network.named_parameters())
@@ -193,6 +230,8 @@ class Stack:
     ----------
     parameters : dict of tensors (K, ...)
         What differs in shape is padded with zeros; the form of the network says how they lie in memory.
+    parts : int
+        Into how many parts the columns are cut.
     """
 
     def __init__(
@@ -220,6 +259,10 @@ class Stack:
         self._penalised = any(penalties)
         self._m = torch.tensor([len(one["A"]) if "A" in one else 0 for one in named], device=device)
         self._recorded: dict[int, _Recorded] = {}
+
+    @property
+    def parts(self) -> int:
+        return self._form.parts
 
     def zeros(self, n_rows: int) -> torch.Tensor:
         """Where the next batches of all networks are written: zeros of shape (n_rows, columns)."""
@@ -253,6 +296,21 @@ class Stack:
         self.parameters = {name: value.detach()[places].requires_grad_() for name, value in self.parameters.items()}
         self._penalty, self._m = self._penalty[places], self._m[places]
 
+    def state_dict(self) -> Tensors:
+        """What a checkpoint keeps."""
+        own = {name: value.detach() for name, value in self.parameters.items()}
+        return own | {"penalty": self._penalty, "rows": self._m}
+
+    def load_state_dict(self, state: Tensors) -> None:
+        """Go on with the networks of a checkpoint, which may be fewer."""
+        for name, value in self.state_dict().items():
+            if name not in state or state[name].shape[1:] != value.shape[1:]:
+                raise ValueError(f"{name} has another shape")
+        self._recorded.clear()
+        self._form.forget()
+        self.parameters = {name: state[name].clone().requires_grad_() for name in self.parameters}
+        self._penalty, self._m = state["penalty"], state["rows"]
+
     def unpack(self, value: torch.Tensor) -> torch.Tensor:
         """The parameters of one network (1, ...), as it has them but for the padding."""
         return self._form.unpack(value)[0]
@@ -279,7 +337,9 @@ class _SignForm:
         self._template, self._buffers = template, Buffers()
         d = template.A.shape[1]
         on_gpu = device.type == "cuda"
-        self._low = torch.float16 if half and on_gpu else torch.float32
+        # torch 2.8 is the first that adds up products of float16 in float32
+        new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
+        self._low = torch.float16 if half and on_gpu and new else torch.float32
         # Products of tall matrices leave most of a GPU idle where they have few tiles.
         tiles = K * -(-m // 128)
         self.parts = parts or (max(1, min(-(-_TILES // tiles), d // _NARROWEST)) if on_gpu else 1)
@@ -446,20 +506,22 @@ def _optimizer(method: type[torch.optim.Optimizer], stack: Stack, rate: float) -
     return method(list(stack.parameters.values()), lr=rate)
 
 
-def _move_state(
-    state: Any,
-    old: list[torch.Tensor],
-    optimizer: torch.optim.Optimizer,
-    new: list[torch.Tensor],
-    places: list[int],
-) -> None:
-    """What an optimiser remembers of the networks that stay."""
-    for before, after in zip(old, new, strict=True):
-        if before in state:
-            optimizer.state[after] = {
-                name: value[places] if torch.is_tensor(value) and value.shape == before.shape else value
-                for name, value in state[before].items()
-            }
+def _with_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> torch.optim.Optimizer:
+    optimizer.load_state_dict(state)
+    return optimizer
+
+
+def _go_on_with(
+    places: list[int], stack: Stack, optimizer: torch.optim.Optimizer, make: Callable[[], torch.optim.Optimizer]
+) -> torch.optim.Optimizer:
+    """Make the stack smaller; the optimiser of what is left, with what it remembers of those networks."""
+    state = optimizer.state_dict()
+    for one, before in zip(state["state"].values(), stack.parameters.values(), strict=False):  # SGD remembers nothing
+        for name, value in one.items():
+            if torch.is_tensor(value) and value.shape == before.shape:
+                one[name] = value[places]
+    stack.keep(places)
+    return _with_state(make(), state)
 
 
 def _event(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -14,8 +17,9 @@ import sparselens as sl
 from helpers import ENCODERS, sparse_rows
 from sparselens import _closed_form, _closed_form_many, train_together
 from sparselens._batches import SparseRows
+from sparselens.encoders import together
 from sparselens.encoders.together import fit_together
-from sparselens.recovery import TrainingDivergedError
+from sparselens.recovery import CheckpointError, TrainingDivergedError
 from sparselens.train_together import Member, Stack
 from sparselens.unroll import ISTANetwork, UnrolledNetwork, truncated_normal
 
@@ -145,6 +149,138 @@ def test_a_callback_hears_of_all_and_ends_all():
     assert parts == sorted(parts)
     assert parts[-1] == 1.0
     assert [event.seconds for event in events] == sorted(event.seconds for event in events)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("at", [1, 7, 12])
+def test_a_stack_that_was_killed_goes_on_and_ends_with_the_same_bits(name, at, tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "_KEEP", 0.0)
+    X, held_out = rows(0)
+    options = {"max_epochs": 20, "validation_interval": 2, "patience": 1}
+    if name == "deep-ae":
+        options["n_hidden"] = (4, 6)
+    whole = fit_together(encoders(name, **options), X, X_valid=held_out)
+
+    def kill(event):
+        events.append(event)
+        if len(events) > at:
+            raise KeyboardInterrupt
+
+    for _ in range(3):  # killed again and again; the last time where it has ended already, perhaps
+        events = []
+        with contextlib.suppress(KeyboardInterrupt):
+            fit_together(encoders(name, **options), X, X_valid=held_out, callback=kill, checkpoint=tmp_path)
+    resumed = fit_together(encoders(name, **options), X, X_valid=held_out, checkpoint=tmp_path)
+    for one, other in zip(whole, resumed, strict=True):
+        np.testing.assert_array_equal(one.transform(X), other.transform(X))
+        assert {**one.history_, "seconds": 0} == {**other.history_, "seconds": 0}
+        assert one.tried_ == other.tried_
+
+
+def test_a_stack_that_shrank_and_one_that_diverged_go_on_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "_KEEP", 0.0)
+    monkeypatch.setattr(train_together, "_LEAVE", 1.0)
+    X, held_out = rows(0)
+
+    def make():
+        return [sl.DeepAE(m, n_hidden=12, max_epochs=40, validation_interval=2, patience=0, learning_rate=rate,
+                          batch_size=16, random_state=seed, device="cpu")
+                for rate in (0.01,) for m in (2, 6) for seed in range(4)]  # fmt: skip
+
+    whole = fit_together(make(), X, X_valid=held_out)
+    ends = sorted(encoder.history_["n_epochs"] for encoder in whole)
+    assert ends[0] < ends[-1]
+
+    def kill(event):
+        if event.epoch == ends[-1] - 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_together(make(), X, X_valid=held_out, callback=kill, checkpoint=tmp_path)
+    epochs = []
+    resumed = fit_together(
+        make(), X, X_valid=held_out, callback=lambda event: epochs.append(event.epoch), checkpoint=tmp_path
+    )
+    assert epochs[0] > ends[0]  # not from the beginning
+    for one, other in zip(whole, resumed, strict=True):
+        np.testing.assert_array_equal(one.transform(X), other.transform(X))
+
+
+def test_what_diverged_is_said_after_a_kill_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "_KEEP", 0.0)
+    X, held_out = rows(0)
+
+    def make():
+        many = encoders("l1ae", beta=0.2, max_epochs=6, validation_interval=1)
+        many[2].set_params(orthogonality_penalty=1e30)
+        return many
+
+    def kill(event):
+        if event.epoch == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_together(make(), X, X_valid=held_out, callback=kill, checkpoint=tmp_path)
+    with pytest.raises(TrainingDivergedError, match=r"1 of 4 trainings diverged \(encoders 2; the others are fitted\)"):
+        fit_together(make(), X, X_valid=held_out, checkpoint=tmp_path)
+
+
+def test_a_stack_of_other_encoders_is_not_taken_for_this_one(tmp_path):
+    X, held_out = rows(0)
+    fit_together(encoders("l1ae"), X, X_valid=held_out, checkpoint=tmp_path)
+    with pytest.raises(CheckpointError, match="training with other parameters or data"):
+        fit_together(encoders("l1ae", beta=0.3), X, X_valid=held_out, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="random_state is None"):
+        fit_together(encoders("l1ae", random_state=None), X, X_valid=held_out, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate must be"),
+        ({"orthogonality_penalty": -1.0}, "orthogonality_penalty must"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_as_in_fit(changes, message):
+    X, held_out = rows(0)
+    with pytest.raises(ValueError, match=message):
+        fit_together(encoders("l1ae", **changes), X, X_valid=held_out)
+
+
+def test_progress_never_goes_back_even_where_the_first_diverges(monkeypatch):
+    X, held_out = rows(0)
+    event_of, parts = train_together._event, []
+
+    def diverging(members, *rest):
+        members[0].error = TrainingDivergedError("as if")
+        return event_of(members, *rest)
+
+    monkeypatch.setattr(train_together, "_event", diverging)
+    many = encoders("deep-ae", n_hidden=np.array([4, 6]), max_epochs=3, validation_interval=1)
+    with pytest.raises(TrainingDivergedError):
+        fit_together(many, X, X_valid=held_out, callback=lambda event: parts.append(event.progress))
+    assert parts == sorted(parts)
+    assert len(parts) == 6
+
+
+def test_networks_that_have_left_are_let_go_of(monkeypatch):
+    left, alive, keep = [], [], Stack.keep
+
+    def watched(stack, places):
+        left.append(weakref.ref(stack.parameters["A"]))
+        keep(stack, places)
+
+    def look(event):
+        gc.collect()
+        alive.append(sum(ref() is not None for ref in left))
+
+    monkeypatch.setattr(Stack, "keep", watched)
+    monkeypatch.setattr(train_together, "_LEAVE", 1.0)
+    many = [sl.SimpleAE(m, max_epochs=60, validation_interval=1, patience=1, min_improvement=0.0, learning_rate=1.0,
+                        random_state=0, batch_size=16, device="cpu") for m in (2, 5, 9, 14)]  # fmt: skip
+    fit_together(many, rows(0)[0], X_valid=rows(0)[1], callback=look)
+    assert len(left) >= 2
+    assert not any(alive)
 
 
 def test_padding_stays_zero_and_changes_nothing():

@@ -78,8 +78,9 @@ class L1AE(TrainedEncoder, LinearEncoder):
     device : "auto", "cpu", "cuda" or "cuda:N"
         "auto" takes a GPU where there is one.
     matmul_precision : "high" or "highest"
-        "high" lets a GPU multiply in TF32 while training, which halves the time of an epoch on RCV1. It agreed with
-        full float32 where we trained both, but for one training that diverged with TF32 alone (Amazon, m = 20).
+        "high" lets a GPU multiply in TF32 while training, which halves the time of an epoch on RCV1; `fit_together`
+        takes float16, which has as many digits. It agreed with full float32 where we trained both, but for one
+        training that diverged with TF32 alone (Amazon, m = 20).
         Encoding and decoding stay in float64; a CPU trains in full float32.
     checkpoint : path, optional
         A folder to keep the state in; `fit` goes on from the state it finds there.

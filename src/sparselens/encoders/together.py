@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,14 +11,17 @@ from typing import Any
 import scipy.sparse as sp
 
 from sparselens._batches import SparseRows
-from sparselens._validation import check_callback
+from sparselens._checkpoint import Checkpoint
+from sparselens._validation import check_callback, check_positive_float
 from sparselens.encoders.autoencoders import Trained, TrainedEncoder
+from sparselens.encoders.base import training_identity
 from sparselens.recovery import TrainingDivergedError
-from sparselens.train import Event, choose_device
+from sparselens.train import Event, check_seeded, choose_device
 from sparselens.train_together import Member, train_together
 
 # What the encoders of one call may differ in.
 FREE = ("n_components", "random_state", "orthogonality_penalty")
+_KEEP = 120.0  # seconds between two states that are kept: those of a large stack take seconds to write
 
 
 def fit_together(
@@ -26,11 +30,12 @@ def fit_together(
     *,
     X_valid: Any = None,
     callback: Callable[..., Any] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> list[TrainedEncoder]:
     """Fit encoders that differ in their seed, their number of measurements or their rows, all at once.
 
-    Each ends with what its own `fit` gives, up to the order of sums in float32; on a GPU dozens of small networks take
-    about as long as one. Nothing is gained on a CPU.
+    Each ends with what its own `fit` gives, up to rounding. On a GPU dozens of small networks take about as long as
+    one; nothing is gained on a CPU.
 
     Parameters
     ----------
@@ -41,6 +46,8 @@ def fit_together(
         As in `fit`. Matrices of a list have the same shape.
     callback : callable, optional
         Called with an `Event` after every epoch; a true answer ends all trainings with their best weights.
+    checkpoint : path, optional
+        A folder to keep the state of all of them in; another call goes on from the state it finds there.
 
     Returns
     -------
@@ -64,8 +71,11 @@ def fit_together(
     given_valid = _one_each(X_valid, "X_valid", len(encoders))
 
     checked, sets, members_of = [], _Sets(), []
+    identities: list[dict[str, Any]] = []
     for encoder, rows, held_out in zip(encoders, given, given_valid, strict=True):
         own, own_valid, m = encoder._begin(rows, held_out)
+        check_positive_float(encoder.learning_rate, "learning_rate")
+        check_positive_float(getattr(encoder, "orthogonality_penalty", 0.0), "orthogonality_penalty", allow_zero=True)
         checked.append(own)
         variants, seed = encoder._variants(m, own.shape[1]), encoder._seed()
         # Without X_valid the held-out part depends on the seed.
@@ -73,6 +83,9 @@ def fit_together(
         if key not in sets:
             sets.add(key, *encoder._split(own, own_valid, seed))
         members_of.append((variants, seed, sets.index(key)))
+        if checkpoint is not None:
+            check_seeded(encoder.random_state, checkpoint)
+            identities.append(training_identity(encoder, own, own_valid) | {"seed": seed})
 
     first = encoders[0]
     device = choose_device(first.device)
@@ -87,11 +100,11 @@ def fit_together(
         """The callback hears of the whole fit."""
         nonlocal stopped
         seconds = time.perf_counter() - began
-        part = (len(tried[0]) + event.progress) / len(values)
+        part = (i + event.progress) / len(values)
         stopped = bool(callback is not None and callback(replace(event, progress=part, seconds=seconds)))
         return stopped
 
-    for value in values:
+    for i, value in enumerate(values):
         if stopped:
             break
         before = time.perf_counter() - began
@@ -108,6 +121,8 @@ def fit_together(
             method=first._method,
             remedies=first._remedies(value),
             callback=told,
+            checkpoint=None if checkpoint is None else Checkpoint(os.path.join(checkpoint, str(i)), seconds=_KEEP),
+            identity={"encoders": identities},
         )
         for k, member in enumerate(members):
             seconds[k] = before + member.seconds
@@ -136,7 +151,7 @@ def why_not_together(encoder: Any) -> str | None:
         return f"{type(encoder).__name__} is not trained by gradient steps on a network"
     params = encoder.get_params(deep=False)
     if params["checkpoint"] is not None:
-        return "checkpoint is set: a stack of trainings keeps none"
+        return "checkpoint is set: give the folder to fit_together, which keeps the state of all"
     if params["clip_norm"] is not None:
         return "clip_norm is set: each training would need a norm of its own"
     if params.get("norm") == "batch":
@@ -193,7 +208,7 @@ def _check_alike(encoders: Sequence[Any]) -> None:
             )
         params = encoder.get_params(deep=False)
         for name, value in fixed.items():
-            if params[name] != value:
+            if repr(params[name]) != repr(value):
                 raise ValueError(
                     f"encoders that are fitted together may differ in {', '.join(FREE)} alone, got {name}={value!r} "
                     f"and {name}={params[name]!r}."
