@@ -30,7 +30,7 @@ def test_the_papers_lines_are_among_the_algorithms_and_ours_stand_beside_them():
 
 
 def test_predictors_settings_and_sizes_share_a_fit(data, monkeypatch):
-    monkeypatch.setattr(measure, "_data", lambda cell: data)
+    monkeypatch.setattr(measure, "load_data", lambda cell: data)
     params = as_params({"n_models": 2, "max_epochs": 30, "learning_rate": 0.1, "clip_norm": 10.0})
     ways = [*(f"{way}, 1" for way in labels.NAMES), "average, 2"]
     cells = [Cell("bibtex", labels.EMBEDDING, 6, way, params=params) for way in ways]
@@ -66,7 +66,7 @@ def test_rows_of_the_time_when_our_settings_passed_for_the_papers_are_not_taken(
 
 def test_a_set_without_features_is_stored_with_the_reason(data, monkeypatch):
     bare = Dataset("bibtex", data.train, data.valid, data.test)
-    monkeypatch.setattr(measure, "_data", lambda cell: bare)
+    monkeypatch.setattr(measure, "load_data", lambda cell: bare)
     (row,) = measure.measure([Cell("bibtex", "sleec", 100, "neighbors")], Options())
     assert (row["status"], row["reason"]) == ("not applicable", "bibtex has no features here")
 

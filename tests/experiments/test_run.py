@@ -8,8 +8,10 @@ import signal
 import sys
 import time
 import warnings
+import weakref
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sparselens.experiments import measure as measuring
@@ -255,6 +257,70 @@ def test_a_training_that_was_cut_and_left_begins_again(tmp_path):
     assert {row["stopped_by"] for row in store.rows()} == {"max_epochs"}
 
 
+def test_a_model_that_is_kept_is_not_trained_again_at_once_with_others(tmp_path, monkeypatch):
+    cells = [cell for cell in TRAININGS if cell.encoder == "l1ae"]
+    options = Options(models=tmp_path / "models")
+    run(cells, Store(tmp_path / "first.jsonl"), options, n_jobs=1, together=True)
+    monkeypatch.setattr(running, "fit_stack", lambda *given, **named: pytest.fail("trained again"))
+    store = Store(tmp_path / "second.jsonl")
+    assert run([replace(cell, n_test=5) for cell in cells], store, options, n_jobs=1, together=True)
+    assert {row["from_cache"] for row in store.rows()} == {True}
+
+
+def test_a_model_that_was_handed_over_stays_until_its_rows_are_stored(tmp_path, monkeypatch):
+    cells = [cell for cell in TRAININGS if cell.encoder == "l1ae"]
+    options = Options(stacked=tmp_path / "stacked")
+    fit_stack(plan(cells, set()), options)
+    job = plan(cells, set())[0]
+
+    def kill(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measuring, "decode", kill)
+        with pytest.raises(KeyboardInterrupt):
+            list(measure(job, options))
+    rows = list(measure(job, options))
+    assert {row.get("together") for row in rows} == {4}
+    assert not (tmp_path / "stacked" / job[0].fit_key).exists()
+
+
+def test_trainings_that_fail_at_once_are_done_alone_and_disturb_no_other(tmp_path, monkeypatch, caplog):
+    from sparselens.encoders import together as encoders
+
+    def broken(*given, **named):
+        raise RuntimeError("CUDA error: as if")
+
+    monkeypatch.setattr(encoders, "fit_together", broken)
+    store = Store(tmp_path / "results.jsonl")
+    assert run(TRAININGS, store, Options(), n_jobs=1, together=True)
+    assert {row["status"] for row in store.rows()} == {DONE}
+    assert {row.get("together") for row in store.rows()} == {None}
+    assert "4 trainings at once failed (RuntimeError: CUDA error: as if): each of them is done alone" in caplog.text
+
+
+def test_an_interrupted_stack_leaves_those_that_had_ended_and_goes_on_with_the_others(tmp_path):
+    ended = as_params({"max_epochs": 2000, "n_steps": 2, "validation_interval": 1, "patience": 0})
+    cells = [Cell("toy", "l1ae", m, "l1-pos", seed=s, params=ended, sizes=SIZES) for m in (10, 15) for s in (0, 1, 2)]
+    options, jobs = Options(stacked=tmp_path / "stacked"), plan(cells, set())
+    fit_stack(jobs, options, callback=lambda event: event.progress >= 0.3)
+    left = {path.name for path in (tmp_path / "stacked").iterdir() if (path / "manifest.json").exists()}
+    assert 1 <= len(left) < len(jobs)
+    store = Store(tmp_path / "results.jsonl")
+    assert run(cells, store, Options(), n_jobs=1, together=True)
+    assert {row["status"] for row in store.rows()} == {DONE}
+    assert {row["stopped_by"] for row in store.rows()} <= {"patience", "max_epochs"}
+
+
+def test_a_training_that_was_cut_and_left_serves_a_run_that_would_cut_it_as_soon(tmp_path, monkeypatch):
+    cells = [cell for cell in TRAININGS if cell.encoder == "l1ae"]
+    fit_stack(plan(cells, set()), Options(stacked=tmp_path / "stacked", fit_seconds=0.0))
+    monkeypatch.setattr(running, "fit_stack", lambda *given, **named: pytest.fail("trained again"))
+    store = Store(tmp_path / "results.jsonl")
+    assert run(cells, store, Options(fit_seconds=0.0), n_jobs=1, together=True)
+    assert {row["stopped_by"] for row in store.rows()} == {"callback"}
+
+
 def test_a_training_that_diverges_at_once_with_others_is_stored_with_its_error(tmp_path):
     wild = as_params({"max_epochs": 2, "n_steps": 2, "orthogonality_penalty": 1e30})
     cells = [Cell("toy", "l1ae", m, "l1-pos", params=params, sizes=SIZES) for m in (10, 12) for params in (SHORT, wild)]
@@ -273,12 +339,15 @@ def test_what_does_not_fit_the_memory_of_a_gpu_is_done_in_halves(tmp_path, monke
 
     from sparselens.encoders import together as encoders
 
-    sizes, whole = [], encoders.fit_together
+    sizes, whole, held = [], encoders.fit_together, []
 
     def small(given, *rest, **named):
         sizes.append(len(given))
+        assert not any(one() is not None for one in held)  # what failed is not held beside its halves
         if len(given) > 2:
-            raise torch.OutOfMemoryError("too much")
+            large = np.zeros(1000)
+            held.append(weakref.ref(large))
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
         return whole(given, *rest, **named)
 
     monkeypatch.setattr(encoders, "fit_together", small)

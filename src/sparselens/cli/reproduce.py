@@ -30,7 +30,7 @@ def reproduce(
     data_sets: Annotated[str | None, typer.Option("--data-sets", help="Only these, as synthetic1,amazon.")] = None,
     encoders: Annotated[str | None, typer.Option("--encoders", help="Only these, as l1ae,certificate.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Decode so many test rows in the place of all.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Fits side by side; as many as processors.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Fits side by side: all processors, at most 8.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N: where trained encoders train.")] = "cpu",
     fit_seconds: Annotated[float | None, typer.Option(help="Cut each training after so many seconds.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Begin no fit after so many seconds.")] = None,

@@ -80,6 +80,7 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
     except Exception as error:
         failure = {"status": FAILED, "reason": _sentence(error), "fit_seconds": time.perf_counter() - began}
         yield from (cell.as_row() | failure | common for cell in todo)
+        _let_go(todo[0], options)
         return
     for cell in todo:
         try:
@@ -87,6 +88,29 @@ def measure(cells: Sequence[Cell], options: Options) -> Iterator[Row]:
         except Exception as error:
             result = {"status": FAILED, "reason": _sentence(error)} | fitted
         yield _as_json(cell.as_row() | common | result)
+    _let_go(todo[0], options)  # every row is stored
+
+
+def kept_at(cell: Cell, options: Options) -> Path | None:
+    """Where the trained model of a cell is kept for other runs."""
+    return options.models / cell.fit_key if options.models is not None and cell.encoder in TRAINED else None
+
+
+def handed_over(cell: Cell, options: Options) -> Path | None:
+    """Where a stack leaves the model of a cell."""
+    return options.stacked / cell.fit_key if options.stacked is not None else None
+
+
+def _let_go(cell: Cell, options: Options) -> None:
+    handed = handed_over(cell, options)
+    if handed is not None and handed.exists():
+        (handed / "manifest.json").unlink(missing_ok=True)  # first, so that a kill leaves no half of a model
+        shutil.rmtree(handed)
+
+
+def unfinished(kept: Path) -> Path:
+    """Where the state of a training lies whose model will be kept here."""
+    return kept.with_name(kept.name + "-unfinished")
 
 
 def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
@@ -99,15 +123,13 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
         cell.encoder, cell.data, cell.m, seed=cell.seed, device=options.device, params=dict(cell.params)
     )
     row: Row = {"made_by": repr(encoder), "from_cache": False}
-    kept = options.models / cell.fit_key if options.models is not None and cell.encoder in TRAINED else None
-    handed = options.stacked / cell.fit_key if options.stacked is not None else None
+    kept, handed = kept_at(cell, options), handed_over(cell, options)
     if handed is not None and (handed / "manifest.json").exists():
         metrics = read_manifest(handed)["metrics"]  # the seconds and the machine
         encoder = load(handed)
         row |= metrics | _about(encoder)
         if kept is not None and _worth_keeping(cell, data, row):
             encoder.save(kept, metrics=metrics)
-        shutil.rmtree(handed)
         return encoder, row
     if kept is not None and (kept / "manifest.json").exists():
         row |= {"fit_seconds": read_manifest(kept)["metrics"]["fit_seconds"], "from_cache": True}
@@ -193,7 +215,7 @@ def _train(encoder: Any, data: Dataset, kept: Path | None, limit: float | None) 
     began = time.perf_counter()
     resumable = kept is not None and limit is None and "checkpoint" in encoder.get_params(deep=False)
     if resumable:
-        folder = kept.with_name(kept.name + "-unfinished")  # type: ignore[union-attr]
+        folder = unfinished(kept)  # type: ignore[arg-type]
         encoder.set_params(checkpoint=folder)
 
     def callback(*_: Any) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 from sparselens.experiments.measure import Options, measure
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import FAILED, Store, facts
-from sparselens.experiments.together import Job, fit_stack, left_over, stacks_of
+from sparselens.experiments.together import Job, fit_stack, fitted_already, stacks_of
 from sparselens.parallel import end_with
 
 _TELL = 10.0  # seconds between two messages about trainings that are done at once
@@ -110,7 +110,7 @@ def run(
     stacks: list[list[Job]] = []
     if together:
         options = replace(options, stacked=store.path.parent / "stacked")
-        fitted = left_over(jobs, options)
+        fitted = set(fitted_already(jobs, options))
         stacks = stacks_of([job for job in jobs if job not in fitted], options)
     stacked = {job for stack in stacks for job in stack}
     waiting = [job for job in reversed(jobs) if job not in stacked]
@@ -172,8 +172,9 @@ def _run_pool(
                     stack = stacks.pop(0)
                     training[trainer.submit(train, stack)] = stack
                 while len(running) < n_jobs and (fitted or (waiting and in_time())):
-                    job = fitted.pop() if fitted else waiting.pop()
-                    running[pool.submit(work, job, store.path, options)] = job
+                    source = fitted or waiting
+                    running[pool.submit(work, source[-1], store.path, options)] = source[-1]
+                    source.pop()
                 for future in wait([*running, *training], return_when=FIRST_COMPLETED).done:
                     if future in training:
                         fitted += reversed(training.pop(future))

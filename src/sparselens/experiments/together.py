@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import hashlib
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sparselens.experiments.algorithms import TRAINED, make_encoder
-from sparselens.experiments.measure import Options, load_data
+from sparselens.experiments.measure import Options, handed_over, kept_at, load_data, unfinished
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import facts
 from sparselens.recovery import DataNotFoundError, TrainingDivergedError
 
 Job = tuple[Cell, ...]
+_logger = logging.getLogger("sparselens")
 _ENTRIES = 2**32  # of the signs and iterates that a stack may hold on a GPU
-
-
-def handed_over(job: Job, folder: Path) -> Path:
-    """Where a stack leaves the model of a job."""
-    return folder / job[0].fit_key
 
 
 def stacks_of(jobs: Iterable[Job], options: Options) -> list[list[Job]]:
@@ -53,53 +52,100 @@ def stacks_of(jobs: Iterable[Job], options: Options) -> list[list[Job]]:
 def fit_stack(stack: Sequence[Job], options: Options, *, callback: Callable[[Any], Any] = lambda event: False) -> None:
     """Fit one encoder for each job, all at once, and leave the models where `measure` takes them.
 
-    A training that diverged leaves no model, so that it is tried again alone. What is too much for the memory of the
-    GPU is done in halves.
+    A training that diverged leaves no model, so that it is tried again alone; so is every one of a stack that failed.
+    What is too much for the memory of the GPU is done in halves. A run that is killed goes on where it was.
     """
-    import torch
-
-    from sparselens.encoders.together import fit_together
-
-    assert options.stacked is not None
-    encoders = [_encoder(job[0], options) for job in stack]
-    data = [load_data(job[0]) for job in stack]
-
-    def told(event: Any) -> bool:
-        return bool(callback(event)) or (options.fit_seconds is not None and event.seconds > options.fit_seconds)
-
-    try:
-        fit_together(encoders, [one.train for one in data], X_valid=[one.valid for one in data], callback=told)
-    except TrainingDivergedError:
-        pass  # its row will say so
-    except torch.OutOfMemoryError:
-        if len(stack) == 1:
-            raise
-        torch.cuda.empty_cache()
+    failure = _fit(stack, options, callback)
+    if failure is None:
+        return
+    gc.collect()  # what failed is let go of first: its frames end with `_fit`
+    _empty_cache()
+    if "out of memory" in failure.lower() and len(stack) > 1:
         half = len(stack) // 2
         for part in (stack[:half], stack[half:]):
             fit_stack(part, options, callback=callback)
         return
+    _logger.warning(
+        "%d trainings at once failed (%s): each of them is done alone, beginning with %s",
+        len(stack),
+        failure,
+        stack[0][0],
+    )
+
+
+def _fit(stack: Sequence[Job], options: Options, callback: Callable[[Any], Any]) -> str | None:
+    """Fit a stack and leave its models; what went wrong, where something did."""
+    from sparselens.encoders.together import fit_together
+
+    interrupted = False
+
+    def told(event: Any) -> bool:
+        nonlocal interrupted
+        interrupted = bool(callback(event))
+        return interrupted or (options.fit_seconds is not None and event.seconds > options.fit_seconds)
+
+    folder = _unfinished(stack, options)
+    try:
+        encoders = [_encoder(job[0], options) for job in stack]
+        data = [load_data(job[0]) for job in stack]
+        fit_together(
+            encoders,
+            [one.train for one in data],
+            X_valid=[one.valid for one in data],
+            callback=told,
+            checkpoint=folder,
+        )
+    except TrainingDivergedError:
+        pass  # its row will say so
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
     where = {name: value for name, value in facts(options.device).items() if name in ("hardware", "device")}
     for job, encoder in zip(stack, encoders, strict=True):
-        if hasattr(encoder, "training_data_"):
+        if hasattr(encoder, "training_data_") and not (interrupted and encoder.history_["stopped_by"] == "callback"):
             history = encoder.history_
             metrics = {"fit_seconds": history["seconds"], "stopped_by": history["stopped_by"]}
-            encoder.save(handed_over(job, options.stacked), metrics=metrics | where)
+            encoder.save(handed_over(job[0], options), metrics=metrics | where)
+    if folder is not None and not interrupted:
+        shutil.rmtree(folder, ignore_errors=True)
+    return None
 
 
-def left_over(jobs: Iterable[Job], options: Options) -> list[Job]:
-    """The jobs whose models a killed run has left; a training that was cut is not among them, and begins again."""
+def _unfinished(stack: Sequence[Job], options: Options) -> Path | None:
+    """The folder of the state of a stack; none where a limit of seconds ends it."""
+    assert options.stacked is not None
+    if options.fit_seconds is not None:
+        return None
+    name = hashlib.sha256(" ".join(sorted(job[0].fit_key for job in stack)).encode()).hexdigest()[:12]
+    return options.stacked / f"{name}-unfinished"
+
+
+def _empty_cache() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def fitted_already(jobs: Iterable[Job], options: Options) -> list[Job]:
+    """The jobs whose model is kept, whose own training is under way, or whose model a killed run has handed over.
+
+    A training that was cut sooner than this run would cut it is not among them, and begins again.
+    """
     from sparselens.persist import read_manifest
 
-    assert options.stacked is not None
     found = []
     for job in jobs:
-        folder = handed_over(job, options.stacked)
+        folder, kept = handed_over(job[0], options), kept_at(job[0], options)
+        assert folder is not None
         if (folder / "manifest.json").exists():
-            if read_manifest(folder)["metrics"]["stopped_by"] == "callback":
+            metrics = read_manifest(folder)["metrics"]
+            limit = options.fit_seconds
+            if metrics["stopped_by"] == "callback" and (limit is None or metrics["fit_seconds"] < limit):
                 shutil.rmtree(folder)
             else:
                 found.append(job)
+        elif kept is not None and any(path.exists() for path in (kept / "manifest.json", unfinished(kept))):
+            found.append(job)
     return found
 
 
