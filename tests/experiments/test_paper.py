@@ -10,6 +10,7 @@ from sparselens.experiments.run import plan
 IDS = {
     "table1",
     "fig2",
+    "fig2-labels",
     "fig3-left",
     "fig3-right",
     "table2-left",
