@@ -284,6 +284,26 @@ def test_free_steps_start_where_beta_over_t_does():
     assert free.step.numel() == 4
 
 
+@pytest.mark.parametrize("step_rule", ["beta/t", "free"])
+def test_a_step_size_counts_by_its_magnitude(step_rule):
+    # Below zero the signs of one block would feed those of the next: with many columns SGD then throws the step far.
+    net, mirrored, batch = (*(network(n_steps=3, step_rule=step_rule, beta=0.5) for _ in range(2)), rows())
+    with torch.no_grad():
+        mirrored.step.neg_()
+    losses = net.loss(batch), mirrored.loss(batch)
+    assert losses[0] == losses[1]
+    assert traced_loss(mirrored, batch).item() == pytest.approx(losses[0].item(), rel=1e-13)
+    up, down = gradients(net, losses[0]), gradients(mirrored, losses[1])
+    assert float(up["step"].abs().max()) > 0
+    for name in up:
+        torch.testing.assert_close(down[name], -up[name] if name == "step" else up[name], rtol=0, atol=0)
+
+
+def test_a_step_size_that_starts_at_zero_can_leave_it():
+    net = UnrolledNetwork(truncated_normal((M, D), seed=0).double(), n_steps=3, beta=0.0)
+    assert float(gradients(net, net.loss(rows()))["step"].abs()) > 0
+
+
 def test_the_affine_map_divides_by_the_root_of_1_001():
     net = UnrolledNetwork(truncated_normal((M, D), seed=0), n_steps=1)
     none = UnrolledNetwork(truncated_normal((M, D), seed=0), n_steps=1, norm="none")

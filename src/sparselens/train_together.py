@@ -29,7 +29,7 @@ from sparselens._closed_form import Buffers
 from sparselens._closed_form_many import cut, iterate, joined, losses_and_gradients
 from sparselens.recovery import TrainingDivergedError
 from sparselens.train import Callback, Event, History, Settings, epoch_order, matmul_precision
-from sparselens.unroll import BATCH_SCALE, UnrolledNetwork
+from sparselens.unroll import BATCH_SCALE, UnrolledNetwork, direction
 
 _TILES = 264  # of 128 rows and columns, that keep a GPU of 132 processors busy
 _NARROWEST = 1024  # columns of a part
@@ -364,7 +364,8 @@ class _SignForm:
         out = {"A": grads.A, "B": grads.B} if "B" in p else {"A": grads.A + grads.B}
         if "step" in p:
             free = self._template.step_rule == "free"
-            out["step"] = grads.alpha if free else (grads.alpha / self._template._index).sum(1, keepdim=True)
+            by_step = grads.alpha if free else (grads.alpha / self._template._index).sum(1, keepdim=True)
+            out["step"] = by_step * direction(p["step"].detach())
         if "scale" in p:
             out |= {"scale": grads.g * BATCH_SCALE, "shift": grads.b}
         return losses, {name: value.view_as(p[name]) for name, value in out.items()}
@@ -390,7 +391,7 @@ class _SignForm:
         if not T:
             alpha = A.new_zeros(len(p["A"]), 0)
         else:
-            alpha = p["step"].detach() / (1.0 if network.step_rule == "free" else network._index)
+            alpha = p["step"].detach().abs() / (1.0 if network.step_rule == "free" else network._index)
         g = p["scale"].detach().flatten(0, 1) * BATCH_SCALE if "scale" in p else A.new_ones(len(A), T, A.shape[2])
         b = p["shift"].detach().flatten(0, 1) if "shift" in p else A.new_zeros(len(A), T, A.shape[2])
         return A, p["B"].detach().flatten(0, 1) if "B" in p else A, alpha, g, b

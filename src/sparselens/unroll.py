@@ -64,6 +64,17 @@ def ista_step(x: torch.Tensor, y: torch.Tensor, A: torch.Tensor, *, step: Any, t
     return z - torch.clamp(z, min=-threshold, max=threshold)
 
 
+def direction(step: torch.Tensor) -> torch.Tensor:
+    """1, or -1 where a step size is negative: also its slope, so that a step which starts at zero can leave it.
+
+    Examples
+    --------
+    >>> direction(torch.tensor([0.5, 0.0, -0.5]))
+    tensor([ 1.,  1., -1.])
+    """
+    return torch.where(step < 0, -1.0, 1.0).to(step.dtype)
+
+
 def truncated_normal(shape: tuple[int, int], seed: int) -> torch.Tensor:
     """A normal draw of standard deviation 1/√d cut at two of them: where A starts, in the paper's code.
 
@@ -168,8 +179,13 @@ class UnrolledNetwork(_Network):
 
     @property
     def alpha(self) -> torch.Tensor:
-        """The T step sizes."""
-        return self.step / self._index if self.step_rule == "beta/t" else self.step
+        """The T step sizes. A step counts by its magnitude.
+
+        Below zero the signs would reinforce each other from block to block: the loss then grows with d·(β Σ 1/t)², and
+        with tens of thousands of columns one step of SGD throws β far away.
+        """
+        step = self.step * direction(self.step)
+        return step / self._index if self.step_rule == "beta/t" else step
 
     def forward(self, y: torch.Tensor) -> torch.Tensor:
         """Decode measurements y (n, m) to x̂ (n, d)."""

@@ -300,6 +300,21 @@ def test_padding_stays_zero_and_changes_nothing():
         assert not gradient[m:].any()
 
 
+@pytest.mark.parametrize("step_rule", ["beta/t", "free"])
+def test_a_step_size_that_has_passed_zero_counts_by_its_magnitude_in_a_stack_too(step_rule):
+    networks = [UnrolledNetwork(truncated_normal((4, 21), k), n_steps=3, beta=0.3, step_rule=step_rule) for k in (0, 1)]
+    with torch.no_grad():
+        networks[1].step.neg_()
+    X = torch.rand(2, 6, 21)
+    stack = Stack(networks, [0.0, 0.0], CPU)
+    losses = stack.put_gradients(X)
+    for k, network in enumerate(networks):
+        loss = network.loss(_sparse(X[k]))
+        loss.backward()
+        torch.testing.assert_close(losses[k], loss.detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(stack.parameters["step"].grad[k], network.step.grad, rtol=1e-4, atol=1e-4)
+
+
 def _sparse(X):
     (batch,) = SparseRows(sp.csr_array(X.numpy())).in_order(len(X))
     return batch

@@ -47,7 +47,7 @@ class L1AE(TrainedEncoder, LinearEncoder):
         The depth T. "auto" is the paper's search: T = 5, 10, ... up to `max_steps`, until the best validation loss
         falls by less than the fraction `depth_tol`. 0 leaves ``relu(AᵀAx)``.
     step_rule : "beta/t" or "free"
-        One trained β, or T trained steps that start at β/t.
+        One trained β, or T trained steps that start at β/t. They count by their magnitude.
     norm : "affine", "batch" or "none"
         What ends a block. "affine", a trained γ∘x/√1.001 + b, is what the authors' code computes where the paper
         says batch normalisation; true batch statistics ("batch") do not train at the paper's learning rates.
