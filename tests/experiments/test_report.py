@@ -20,11 +20,13 @@ from sparselens.experiments.compare import (
     unmeasured,
     verdict,
 )
-from sparselens.experiments.figures import curves
+from sparselens.experiments.figures import curves, out_of_frame
+from sparselens.experiments.findings import FINDINGS
 from sparselens.experiments.paper import EXPERIMENTS, cells_of, find
 from sparselens.experiments.report import build, to_html, to_markdown
 from sparselens.experiments.spec import Cell, Claim, Published
 
+LABELS = [cell for cell in cells_of(find("table3")) if cell.data == "bibtex"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -108,7 +110,7 @@ def test_a_claim_is_tested_wherever_both_were_measured():
     found = [("a", made_up(cells[m], exact=exact)) for m, exact in ((10, 0.5), (20, 0.6), (30, 1.0))]
     found += [("b", made_up(cells[m], exact=exact)) for m, exact in ((10, 0.505), (20, 0.9))]
     tested = check_claim(Claim("a beats b", "a", ("b", "c")), found)
-    assert (tested.n_places, tested.holds) == (2, False)
+    assert (tested.n_places, tested.n_level, tested.holds) == (2, 1, False)
     assert tested.exceptions == ("synthetic1, m = 20: b 0.900, a 0.600",)
 
 
@@ -143,6 +145,50 @@ def test_curves_show_every_data_set_and_the_papers_values(rows):
     ]
     stars = [line for line in figure.axes[0].lines if line.get_marker() == "*"]
     assert len(stars) == 7  # the second table, both decoders at m = 10, 30, 50, and m = 20
+
+
+def test_rows_that_failed_are_told_whatever_their_m():
+    cell = Cell("synthetic1", "gaussian", 33, "l1-pos", n_test=5)
+    failed = cell.as_row() | {"status": "failed", "reason": "ValueError: no"}
+    assert dict(unmeasured(EXPERIMENTS["fig2"], [failed]))["failed: ValueError: no"] == 1
+    again = made_up(Cell("synthetic1", "gaussian", 33, "l1-pos"))
+    assert "failed: ValueError: no" not in dict(unmeasured(EXPERIMENTS["fig2"], [failed, again]))
+
+
+def test_what_the_project_found_is_said_to_be_of_its_rows_and_not_of_quick_ones(rows):
+    assert set(FINDINGS) <= set(EXPERIMENTS)
+    experiment, first = EXPERIMENTS["fig2"], FINDINGS["fig2"][0]
+    text = to_markdown(build([experiment], rows))
+    assert text.count("What the project makes of the rows that are stored with it") == 1
+    assert f"- {first}" in text
+    assert first not in to_markdown(build([experiment], rows, quick=True))
+
+
+def test_what_lies_beyond_the_frame_is_in_the_caption():
+    rows = [made_up(Cell("synthetic1", "pca", 70, "l1-pos"), rmse=2.08)]
+    assert out_of_frame(EXPERIMENTS["fig2"], rows, "rmse") == "PCA + ℓ1-min pos (up to 2.1, Synthetic1)"
+    assert out_of_frame(EXPERIMENTS["fig2"], rows, "exact") == ""
+    assert "Beyond the frame: PCA + ℓ1-min pos (up to 2.1, Synthetic1)." in to_markdown(
+        build([EXPERIMENTS["fig2"]], rows)
+    )
+
+
+def test_the_papers_values_are_shown_where_we_have_no_row():
+    (section,) = build([EXPERIMENTS["table3"]], [])
+    text = to_html([section])
+    assert "What the paper prints of EURLex-4K, Wiki10-31K, of which we have no row" in text
+    assert text.count("<tr>") >= 24
+
+
+def test_the_tables_of_labels_name_their_data_set(rows):
+    text = to_html(build([EXPERIMENTS["table3"]], [made_up(cell, p1=0.5, p3=0.4, p5=0.3) for cell in LABELS]))
+    assert "<p>Bibtex: P@1 / P@3 / P@5:</p>" in text
+
+
+def test_code_in_a_note_is_set_as_code(rows):
+    text = to_html(build([EXPERIMENTS["table3"]], rows))
+    assert "<code>EmbeddingClassifier.as_in_paper</code>" in text
+    assert "`" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.S)
 
 
 def test_disagreement_is_marked(sections):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import DONE, FAILED, MISSING, Store, read_rows, table
 
 
@@ -39,11 +40,11 @@ def test_a_store_that_is_one_unfinished_line_begins_anew(store):
     assert [row["key"] for row in store.rows()] == ["b"]
 
 
-def test_a_finished_line_that_is_not_json_is_an_error_that_shows_it(store):
+def test_a_finished_line_that_is_not_json_is_an_error_that_says_which(store):
     store.append({"key": "a", "status": DONE})
     with store.path.open("a") as file:
         file.write("not json\n")
-    with pytest.raises(ValueError, match=r"results\.jsonl holds a line that is not JSON: b'not json"):
+    with pytest.raises(ValueError, match=r"line 2 of .*results\.jsonl is not JSON: remove that line"):
         store.rows()
 
 
@@ -52,6 +53,21 @@ def test_missing_data_is_tried_again_and_failures_on_request(store):
         store.append({"key": key, "status": status})
     assert store.finished() == {"a", "b"}
     assert store.finished(retry=True) == {"a"}
+
+
+def test_a_training_that_was_cut_is_done_again_on_request_where_it_would_be_longer_now(store):
+    store.append({"key": "a", "status": DONE, "stopped_by": "callback", "fit_seconds": 10.0})
+    store.append({"key": "b", "status": DONE, "stopped_by": "patience", "fit_seconds": 10.0})
+    assert store.finished() == {"a", "b"}
+    assert store.finished(retry=True) == {"b"}
+    assert store.finished(retry=True, fit_seconds=20.0) == {"b"}
+    assert store.finished(retry=True, fit_seconds=5.0) == {"a", "b"}
+
+
+def test_a_row_that_is_of_no_cell_is_refused_by_name(store):
+    store.append({"key": "a", "status": DONE})
+    with pytest.raises(ValueError, match=r"the row a of .* has no data, encoder, m, .*: remove that line"):
+        read_rows([store.path])
 
 
 def test_a_row_that_json_cannot_say_is_refused_and_nothing_is_written(store):
@@ -67,8 +83,9 @@ def test_the_table_leaves_out_what_a_clock_gives():
 
 
 def test_a_folder_stands_for_every_file_of_rows_in_it(store):
-    store.append({"key": "a", "status": DONE})
-    Store(store.path.with_name("more.jsonl")).append({"key": "b", "status": DONE})
-    assert {row["key"] for row in read_rows([store.path.parent])} == {"a", "b"}
+    cells = [Cell("toy", "gaussian", m, "l1") for m in (10, 20)]
+    store.append(cells[0].as_row() | {"status": DONE})
+    Store(store.path.with_name("more.jsonl")).append(cells[1].as_row() | {"status": DONE})
+    assert {row["key"] for row in read_rows([store.path.parent])} == {cell.key for cell in cells}
     with pytest.raises(FileNotFoundError, match=r"there is no .*nowhere: name a results file"):
         read_rows([store.path.parent / "nowhere"])

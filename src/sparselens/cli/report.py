@@ -5,39 +5,54 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparselens.cli.cells import split
 from sparselens.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from sparselens.experiments.store import Row
 
 
 def report(
     results: Annotated[list[Path], typer.Argument(help="Results files, or folders that `reproduce` wrote.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the figures.")] = Path("report"),
-    only: Annotated[str, typer.Option("--only", help="Tables and figures to show, as fig2,table1.")] = "all",
-    quick: Annotated[bool, typer.Option("--quick", help="Show the quick forms.")] = False,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Tables and figures to show, as fig2,table1; those that have rows.")
+    ] = None,
+    quick: Annotated[
+        bool | None, typer.Option("--quick/--full", help="Which form to show; the one that the rows are of.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one self-contained page (and Markdown): each table and figure, the paper's values, ours, the differences.
 
     Example: sparselens report reproduced -o report
     """
-    page = write(results, out, only.split(","), quick=quick)
+    page = write(results, out, None if only is None else split([only]), quick=quick)
     typer.echo(json.dumps({"page": str(page)}) if as_json else f"Page: {page}")
 
 
-def write(results: Sequence[Path], out: Path, ids: Sequence[str], *, quick: bool) -> Path:
+def write(results: Sequence[Path], out: Path, ids: Sequence[str] | None, *, quick: bool | None) -> Path:
     """Write index.html, report.md and the figures; return the page's path."""
     from sparselens._files import written_whole
     from sparselens.experiments.paper import find
     from sparselens.experiments.plots import save
-    from sparselens.experiments.report import build, pictures, to_html, to_markdown
+    from sparselens.experiments.report import LEAD, LEAD_QUICK, build, pictures, to_html, to_markdown
     from sparselens.experiments.store import read_rows
 
-    experiments = list({experiment.id: experiment for name in ids for experiment in find(name)}.values())
-    sections = build(experiments, read_rows(results), quick=quick)
-    for name, text in (("index.html", to_html(sections)), ("report.md", to_markdown(sections))):
+    rows = read_rows(results)
+    if ids is None and not rows:
+        raise ValueError(f"{', '.join(map(str, results))}: no row that `sparselens reproduce` wrote is there.")
+    quick = _mostly_quick(rows) if quick is None else quick
+    experiments = list({experiment.id: experiment for name in ids or ["all"] for experiment in find(name)}.values())
+    sections = build(experiments, rows, quick=quick)
+    if ids is None:
+        sections = [section for section in sections if section.n_rows] or sections
+    lead = LEAD_QUICK if quick else LEAD
+    for name, text in (("index.html", to_html(sections, lead=lead)), ("report.md", to_markdown(sections, lead=lead))):
         with written_whole(out / name) as draft:
             draft.write_text(text, encoding="utf-8")
     for picture in pictures(sections):
@@ -45,3 +60,16 @@ def write(results: Sequence[Path], out: Path, ids: Sequence[str], *, quick: bool
             with written_whole(out / "figures" / f"{picture.name}.{ending}") as draft:
                 save(picture.draw("light"), draft)
     return out / "index.html"
+
+
+def _mostly_quick(rows: Sequence[Row]) -> bool:
+    """Whether the quick forms show more of the rows than the whole ones; of equals the test rows decide."""
+    from sparselens.experiments.compare import rows_of
+    from sparselens.experiments.paper import QUICK_ROWS, find
+
+    shown = [
+        {row["key"] for experiment in find("all") for _, row in rows_of(experiment, rows, quick=form)}
+        for form in (True, False)
+    ]
+    few = [row["n_test"] is not None and row["n_test"] <= QUICK_ROWS for row in rows]
+    return len(shown[0]) > len(shown[1]) or (len(shown[0]) == len(shown[1]) and all(few))

@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sparselens.cli import codes
+from sparselens.cli.cells import cells_named, compared, is_key, rows_with, split
 from sparselens.cli.options import AsJson
 
 if TYPE_CHECKING:
     from sparselens.experiments.run import Progress
-    from sparselens.experiments.spec import Cell
+    from sparselens.experiments.store import Row
 
 RESULTS = "results.jsonl"
 
 
 def reproduce(
-    ids: Annotated[list[str], typer.Argument(help="fig2, table1, ... or all; --list names them. Or a row's key.")] = [],  # noqa: B006 - typer copies it
+    ids: Annotated[
+        list[str], typer.Argument(help="fig2, table1, ... or all; --list names them. Or keys of rows.")
+    ] = [],  # noqa: B006 - typer copies it
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for rows, figures and page.")] = Path("reproduced"),
     quick: Annotated[bool, typer.Option("--quick", help="A form of a minute or two that shows the effect.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Repetitions; the paper has 10 on synthetic data.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Repetitions on generated data and of quick forms; the paper has 10.")
+    ] = None,
     m: Annotated[str | None, typer.Option("--m", help="Numbers of measurements, as 10,20,30.")] = None,
     data_sets: Annotated[str | None, typer.Option("--data-sets", help="Only these, as synthetic1,amazon.")] = None,
     encoders: Annotated[str | None, typer.Option("--encoders", help="Only these, as l1ae,certificate.")] = None,
@@ -34,8 +40,10 @@ def reproduce(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N: where trained encoders train.")] = "cpu",
     fit_seconds: Annotated[float | None, typer.Option(help="Cut each training after so many seconds.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Begin no fit after so many seconds.")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try again what is stored as failed.")] = False,
-    source: Annotated[Path | None, typer.Option("--from", help="Where a row's key is looked up.")] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure again what failed, or was cut sooner than --fit-seconds.")
+    ] = False,
+    source: Annotated[Path | None, typer.Option("--from", help="The file of rows in which keys are looked up.")] = None,
     keep_models: Annotated[bool, typer.Option(help="Keep trained models for the next run.")] = True,
     page: Annotated[bool, typer.Option(help="Write figures and page at the end.")] = True,
     listed: Annotated[bool, typer.Option("--list", help="List the tables and figures, run nothing.")] = False,
@@ -44,94 +52,126 @@ def reproduce(
     """Run the cells of a table or figure of the paper, and write one page with the paper's values beside ours.
 
     Rows are appended to results.jsonl in the folder; what is there is not run again, so that a run that was stopped
-    goes on where it was.
+    goes on where it was. Keys run single cells again and print their figures beside the stored ones.
 
     Example: sparselens reproduce fig2 --quick -o reproduced
     """
     import torch
 
     from sparselens.experiments.measure import Options
-    from sparselens.experiments.paper import EXPERIMENTS
     from sparselens.experiments.run import run
-    from sparselens.experiments.store import Store
+    from sparselens.experiments.spec import Cell
+    from sparselens.experiments.store import FAILED, Store
     from sparselens.train import choose_device
 
-    if listed or not ids:
-        if as_json:
-            typer.echo(json.dumps([{"id": e.id, "title": e.title, "shows": e.shows} for e in EXPERIMENTS.values()]))
-            return
-        for experiment in EXPERIMENTS.values():
-            typer.echo(f"{experiment.id:<20}{experiment.title}: {experiment.shows}")
+    names = split(ids)
+    if listed or not names:
+        _list(as_json)
         return
+    for name, seconds in (("--fit-seconds", fit_seconds), ("--time-limit", time_limit)):
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{name} must be more than 0, got {seconds:g}.")
     torch.set_num_threads(1)
     choose_device(device)  # an unknown device is an error now, not in every row
-    cells = _cells(
-        ids, source or out / RESULTS, quick=quick, seeds=seeds, m=_numbers(m), data=_names(data_sets), n_test=rows
-    )
-    if (wanted := _names(encoders)) is not None:
-        cells = [cell for cell in cells if cell.encoder in wanted]
-    options = Options(device, out / "models" if keep_models else None, fit_seconds)
-    together = device.startswith("cuda")
-    n_jobs = jobs or min(os.cpu_count() or 1, 8)
-    store = Store(out / RESULTS)
-    with _told() as tell:
-        whole = run(
-            cells,
-            store,
-            options,
-            n_jobs=n_jobs,
-            time_limit=time_limit,
-            retry=retry,
-            together=together,
-            callback=tell,
+    known: list[Row] = []
+    if any(map(is_key, names)):
+        said = [quick or None, seeds, m, data_sets, encoders, rows]
+        if not all(map(is_key, names)) or any(option is not None for option in said):
+            raise ValueError("a key says all of its cell: name keys alone, without options that select cells.")
+        known = rows_with(names, source or out / RESULTS)
+        cells = [Cell.from_row(row) for row in known]
+    else:
+        cells = cells_named(
+            names,
+            quick=quick,
+            data=_names(data_sets),
+            encoders=_names(encoders),
+            seeds=seeds,
+            m=_numbers(m),
+            n_test=rows,
         )
+    store = Store(out / RESULTS)
+    try:
+        with _told() as tell:
+            whole = run(
+                cells,
+                store,
+                Options(device, out / "models" if keep_models else None, fit_seconds),
+                n_jobs=jobs or min(os.cpu_count() or 1, 8),
+                time_limit=time_limit,
+                retry=retry,
+                together=device.startswith("cuda"),
+                callback=tell,
+            )
+    except BaseException as error:
+        if codes.cut_short(error) and store.path.exists():
+            typer.echo("sparselens: the rows that were measured are kept: the same command goes on.", err=True)
+        raise
     keys = {cell.key for cell in cells}
     mine = [row for row in store.rows() if row["key"] in keys]
     counts = Counter(row["status"] for row in mine)
     written = None
-    if page and all(name in EXPERIMENTS or name == "all" for name in ids):
+    if page and not known:
         from sparselens.cli.report import write
 
-        written = str(write([out / RESULTS], out, ids, quick=quick))
+        written = str(write([store.path], out, names, quick=quick))
     if as_json:
         facts = {"n_cells": len(cells), "status": counts, "whole": whole, "rows": str(store.path), "page": written}
         typer.echo(json.dumps(facts))
+    else:
+        told = ", ".join(f"{n} {status}" for status, n in counts.items())
+        typer.echo(f"{len(mine)} of {len(cells)} cells: {told or 'none'}. {store.path}")
+        if not whole:
+            typer.echo("The time limit left cells out: the same command goes on.")
+        now = {row["key"]: row for row in mine}
+        for row in known:
+            if row["key"] in now:  # not where the time limit left it out
+                typer.echo(compared(row, now[row["key"]]))
+        if written is not None:
+            typer.echo(f"Page: {written}")
+    _tell_why(mine)
+    if counts[FAILED]:
+        raise typer.Exit(codes.FAILED)
+
+
+def _list(as_json: bool) -> None:
+    from sparselens.experiments.paper import EXPERIMENTS
+
+    if as_json:
+        typer.echo(json.dumps([{"id": e.id, "title": e.title, "shows": e.shows} for e in EXPERIMENTS.values()]))
         return
-    told = ", ".join(f"{n} {status}" for status, n in counts.items())
-    typer.echo(f"{len(mine)} of {len(cells)} cells: {told or 'none'}. {store.path}")
-    if not whole:
-        typer.echo("The time limit left cells out: the same command goes on.")
-    if written is not None:
-        typer.echo(f"Page: {written}")
+    for experiment in EXPERIMENTS.values():
+        typer.echo(f"{experiment.id:<20}{experiment.title}: {experiment.shows}")
+    typer.echo("Run one of them: sparselens reproduce fig2 --quick", err=True)
 
 
-def _cells(ids: list[str], source: Path, **selection: Any) -> list[Cell]:
-    """The cells of tables and figures, or the single cell of a stored row."""
-    from sparselens.experiments.paper import cells_of, find
-    from sparselens.experiments.spec import Cell
-    from sparselens.experiments.store import read_rows
+def _tell_why(rows: list[Row]) -> None:
+    """Why cells have no figure, each reason once, and which ones may be better measured."""
+    from sparselens.data import data_root
+    from sparselens.experiments.store import FAILED, MISSING
 
-    if len(ids) == 1 and re.fullmatch(r"[0-9a-f]{12}", ids[0]):
-        for row in read_rows([source]):
-            if row["key"] == ids[0]:
-                return [Cell.from_row(row)]
-        raise ValueError(f"{source} has no row with the key {ids[0]}: name its file with --from.")
-    cells = cells_of([experiment for name in ids for experiment in find(name)], **selection)
-    if not cells:
-        raise ValueError("no cell is left: the data sets that were named do not occur in these tables and figures.")
-    return cells
+    for status in (FAILED, MISSING):
+        reasons = Counter(row["reason"] for row in rows if row["status"] == status)
+        for reason, n in reasons.most_common(5):
+            typer.echo(f"sparselens: {n} {status}: {reason}", err=True)
+        if reasons and status == MISSING:
+            typer.echo(f"sparselens: the data folder is {data_root()} (SPARSELENS_DATA names another).", err=True)
+        if reasons and status == FAILED:
+            typer.echo("sparselens: --retry measures again what failed.", err=True)
+    if n := sum(row.get("stopped_by") == "callback" for row in rows):
+        typer.echo(f"sparselens: {n} rows are of trainings that --fit-seconds cut; --retry trains longer.", err=True)
 
 
 def _numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
-    if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise ValueError(f"--m must be whole numbers with commas, as 10,20,30; got {text!r}.")
+    if not re.fullmatch(r"0*[1-9]\d*(,0*[1-9]\d*)*", text):
+        raise ValueError(f"--m must be whole numbers from 1 on with commas, as 10,20,30; got {text!r}.")
     return [int(part) for part in text.split(",")]
 
 
 def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+    return None if text is None else split([text])
 
 
 class _told:  # noqa: N801 (used like a function)

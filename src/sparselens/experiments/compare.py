@@ -33,27 +33,37 @@ class Summary:
 
 def rows_of(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> list[tuple[str, Row]]:
     """The experiment's finished rows with their algorithm's label; of two runs of a cell the one with more rows."""
-    labels = {
-        (grid.data, grid.sizes, *key): label
-        for grid in experiment.select(quick=quick)
-        for key, label in grid.labels().items()
-    }
+    labels = _labels_of(experiment, quick)
     best: dict[tuple[object, ...], tuple[str, Row]] = {}
     for row in rows:
         if row["status"] != DONE:
             continue
-        cell = Cell.from_row(row)
-        label = labels.get((cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder))
+        label = _label(labels, row)
         if label is None:
             continue
-        known = best.get(cell.point)
+        point = Cell.from_row(row).point
+        known = best.get(point)
         if known is None or row.get("n_rows", 0) >= known[1].get("n_rows", 0):
-            best[cell.point] = (label, row)
+            best[point] = (label, row)
     found = list(best.values())
     if experiment.view == "curves":  # a curve shows every m that was measured, a table those of the paper
         return found
     printed = {(grid.data, m) for grid in experiment.select(quick=quick) for m in grid.m}
     return [pair for pair in found if (pair[1]["data"], pair[1]["m"]) in printed] or found
+
+
+def _labels_of(experiment: Experiment, quick: bool) -> dict[tuple[object, ...], str]:
+    """What a row of the experiment is made of -> the name of its algorithm."""
+    return {
+        (grid.data, grid.sizes, *key): label
+        for grid in experiment.select(quick=quick)
+        for key, label in grid.labels().items()
+    }
+
+
+def _label(labels: dict[tuple[object, ...], str], row: Row) -> str | None:
+    cell = Cell.from_row(row)
+    return labels.get((cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder))
 
 
 def summarise(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summary]:
@@ -108,11 +118,12 @@ def verdict(published: Published, ours: Summary | None, tolerance: float) -> str
 
 @dataclass(frozen=True)
 class Tested:
-    """A claim of the paper on our rows: at how many places it was tested, and where it does not hold."""
+    """A claim on our rows: at how many places it was tested, at how many all are level, and where it does not hold."""
 
     claim: Claim
     n_places: int
     exceptions: tuple[str, ...]
+    n_level: int = 0  # places at which the best of the others is no further away than the slack
 
     @property
     def holds(self) -> bool:
@@ -123,7 +134,7 @@ def check_claim(claim: Claim, found: Iterable[tuple[str, Row]]) -> Tested:
     """Look at every data set and m that has the better one and at least one of the others."""
     summary = summarise(found, claim.metric)
     sign = -1.0 if claim.metric == "rmse" else 1.0
-    n_places, exceptions = 0, []
+    n_places, n_level, exceptions = 0, 0, []
     for (data, label, m), mine in summary.items():
         if label != claim.better or (claim.data and data not in claim.data):
             continue
@@ -132,9 +143,10 @@ def check_claim(claim: Claim, found: Iterable[tuple[str, Row]]) -> Tested:
             continue
         n_places += 1
         name, best = max(others.items(), key=lambda pair: sign * pair[1].mean)
+        n_level += abs(best.mean - mine.mean) <= claim.slack
         if sign * (best.mean - mine.mean) > claim.slack:
             exceptions.append(f"{data}, m = {m}: {name} {number(best.mean)}, {claim.better} {number(mine.mean)}")
-    return Tested(claim, n_places, tuple(exceptions))
+    return Tested(claim, n_places, tuple(exceptions), n_level)
 
 
 def spectrum(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summary]:
@@ -159,12 +171,18 @@ def spectrum(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summa
 
 
 def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> Iterator[tuple[str, int]]:
-    """Why cells have no figure, and how many: what does not apply, fails, is missing or was not run."""
+    """Why cells have no figure, and how many: what does not apply, fails, is missing or was not run.
+
+    Cells at other numbers of measurements than the experiment's are its own too.
+    """
     wanted = {cell.point: cell for grid in experiment.select(quick=quick) for cell in grid.cells()}
+    known = _labels_of(experiment, quick)
+    own = [(Cell.from_row(row).point, row) for row in rows if _label(known, row) is not None]
+    done = {point for point, row in own if row["status"] == DONE}
     reasons: dict[str, int] = {}
-    for row in rows:
-        cell = wanted.pop(Cell.from_row(row).point, None)
-        if cell is not None and row["status"] != DONE:
+    for point, row in own:
+        wanted.pop(point, None)
+        if point not in done:
             text = f"{row['status']}: {_short(row['reason'])}"
             reasons[text] = reasons.get(text, 0) + 1
     for cell in wanted.values():

@@ -26,6 +26,7 @@ _MATRIX = {
 }
 _SPARE = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#A6761D")
 _MARKERS = "oDv^PX"
+_HIGHEST = 1.2  # RMSE in the frame; an estimate of zeros has 1
 _METRICS = {"exact": ("rows recovered exactly (%)", 100.0), "rmse": ("test RMSE", 1.0)}
 
 
@@ -54,7 +55,7 @@ def curves(
 ) -> Any:
     """One panel a data set: a metric against m, mean and standard deviation over seeds, the paper's values as stars."""
     summary = summarise(rows_of(experiment, rows, quick=quick), metric)
-    summary = {place: one for place, one in summary.items() if _shown(place[1], metric)}
+    summary = {place: one for place, one in summary.items() if shown(place[1], metric)}
     sets = [
         name
         for name in dict.fromkeys(g.data for g in experiment.select(quick=quick))
@@ -66,7 +67,8 @@ def curves(
     labels = [name for name in dict.fromkeys(labels) if any(place[1] == name for place in summary)]
     title, factor = _METRICS[metric]
     with themed(theme) as plt:
-        size = (max(3.3 * n_columns, 5.4) + 0.4, 2.75 * n_lines + 0.3 + 0.24 * math.ceil(len(labels) / 3))
+        n_entries = 3 if n_columns == 3 else 2  # of the legend, side by side
+        size = (max(3.3 * n_columns, 5.4) + 0.4, 2.75 * n_lines + 0.3 + 0.24 * math.ceil(len(labels) / n_entries))
         figure, axes = plt.subplots(n_lines, n_columns, figsize=size, squeeze=False, layout="constrained")
         for axis in axes.flat[len(sets) :]:
             axis.set_visible(False)
@@ -85,7 +87,7 @@ def curves(
                             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.3, zorder=5,
                         )[0]  # fmt: skip
             axis.set_title(NAMES.get(data, data), fontsize=10.5)
-            axis.set(ylim=(-3, 103) if metric == "exact" else (-0.03, 1.2))
+            axis.set(ylim=(-3, 103) if metric == "exact" else (-0.03, _HIGHEST))
         for line in axes:
             line[0].set_ylabel(title)
         for axis in axes.flat[max(0, len(sets) - n_columns) : len(sets)]:
@@ -94,7 +96,7 @@ def curves(
             list(handles.values()),
             list(handles),
             loc="outside lower center",
-            ncols=min(3, len(handles)) or 1,
+            ncols=min(n_entries, len(handles)) or 1,
             fontsize=9,
             handlelength=3.4,  # long enough to show dashes beside a marker
         )
@@ -102,9 +104,20 @@ def curves(
         return figure
 
 
-def _shown(label: str, metric: str) -> bool:
+def shown(label: str, metric: str) -> bool:
     """The paper leaves out what can never be exact from plots of exact recovery."""
     return metric != "exact" or " + " in label or label.split()[0] not in _MATRIX
+
+
+def out_of_frame(experiment: Experiment, rows: Sequence[Row], metric: str, *, quick: bool = False) -> str:
+    """What a plot of RMSE cannot show: algorithms with the data set and the largest value, as text."""
+    if metric != "rmse":
+        return ""
+    highest: dict[str, tuple[float, str]] = {}
+    for (data, label, _), one in summarise(rows_of(experiment, rows, quick=quick), metric).items():
+        if one.mean > _HIGHEST:
+            highest[label] = max(highest.get(label, (0.0, "")), (one.mean, NAMES.get(data, data)))
+    return "; ".join(f"{label} (up to {value:.1f}, {data})" for label, (value, data) in highest.items())
 
 
 def _line(axis: Any, every: list[int], points: dict[int, Summary], factor: float, look: dict[str, Any]) -> Any:
@@ -129,7 +142,9 @@ def toy(experiment: Experiment, rows: Sequence[Row], *, quick: bool = False, the
             norms = [math.sqrt(sum(line[j] ** 2 for line in A)) for j in range(len(A[0]))]
             lower.bar(range(len(norms)), norms, color=STYLE["ℓ1-AE"][0], width=0.8)
         upper.set_ylabel("measurement")
+        upper.yaxis.get_major_locator().set_params(integer=True)
         upper.grid(False)
+        lower.set_axisbelow(True)
         lower.set(xlabel="column", ylabel="column norm")
         lower.axvline(19.5, color=THEMES[theme], linewidth=0.8, linestyle=":")
         plt.close(figure)

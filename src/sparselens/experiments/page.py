@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def page(title: str, lead: str, body: Sequence[str]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{html.escape(title)}</title><style>{_CSS}</style></head><body>'
-        f'<h1>{html.escape(title)}</h1><p class="lead">{html.escape(lead)}</p>' + "\n".join(body) + "</body></html>\n"
+        f'<h1>{html.escape(title)}</h1><p class="lead">{_inline(lead)}</p>' + "\n".join(body) + "</body></html>\n"
     )
 
 
@@ -64,7 +65,16 @@ def heading(text: str, anchor: str = "") -> str:
 
 
 def paragraph(text: str) -> str:
-    return f"<p>{html.escape(text)}</p>"
+    return f"<p>{_inline(text)}</p>"
+
+
+def listing(items: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{_inline(item)}</li>" for item in items) + "</ul>"
+
+
+def _inline(text: str) -> str:
+    """Text whose `code` between backticks is set as such."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def code(text: str) -> str:

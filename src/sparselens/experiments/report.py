@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from sparselens.experiments.compare import (
     NOT_RUN,
     Place,
     Summary,
+    Tested,
     check_claim,
     number,
     rows_of,
@@ -24,8 +24,9 @@ from sparselens.experiments.compare import (
     unmeasured,
     verdict,
 )
+from sparselens.experiments.findings import FINDINGS
 from sparselens.experiments.paper import NAMES
-from sparselens.experiments.spec import Experiment
+from sparselens.experiments.spec import Experiment, Published
 from sparselens.experiments.store import Row
 
 _SIGNS = {AGREES: "✓ agrees", BETTER: "▲ better", DIFFERS: "✗ differs", NOT_RUN: "– not run"}
@@ -33,8 +34,15 @@ TITLE = "The paper, reproduced"
 LEAD = (
     "Every table and figure of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019): "
     "the paper's values, ours, and where they differ. Certificate training, which the paper lacks, is the eleventh "
-    "algorithm. Every figure of ours comes from stored rows; “exact” means ‖x − x̂‖ ≤ 1e-10, and every test row counts."
+    "algorithm. Every figure of ours comes from stored rows; “exact” means ‖x − x̂‖ ≤ 1e-10, and every row that was "
+    "decoded counts, also one that its decoder lost."
 )
+LEAD_QUICK = (
+    "Tables and figures of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019) in "
+    "their quick forms: shorter trainings, fewer numbers of measurements, seeds and test rows than the paper has. They "
+    "show the effects, not the figures: the same command without `--quick` measures those."
+)
+_WHOSE = "What the project makes of the rows that are stored with it (`docs/paper.md`); other rows may say otherwise:"
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
     section = Section(experiment)
     found = rows_of(experiment, rows, quick=quick)
     section.n_rows = len(found)
-    section.blocks.append(f"The paper shows: {experiment.shows}.")
+    section.blocks.append(f"{'The paper shows' if experiment.in_paper else 'Not in the paper'}: {experiment.shows}.")
     if experiment.view == "curves":
         section.blocks += [_curves(experiment, rows, metric, quick) for metric in ("exact", "rmse") if found]
     if experiment.view == "toy" and any(row.get("A") for _, row in found):
@@ -100,11 +108,7 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
             section.blocks.append(f"Claim “{claim.text}”: no rows to test it on.")
             continue
         section.claims.append(tested.holds)
-        holds = tested.n_places - len(tested.exceptions)
-        section.blocks.append(
-            f"{'✓' if tested.holds else '✗'} Claim “{claim.text}”: holds at {holds} of {tested.n_places} pairs "
-            "of data set and m" + (", not at:" if tested.exceptions else ".")
-        )
+        section.blocks.append(_told(tested))
         if tested.exceptions:
             section.blocks.append(list(tested.exceptions))
     if experiment.view in ("curves", "table", "toy"):
@@ -112,30 +116,49 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
     if experiment.view == "labels":
         section.blocks += _precision_tables(found)
     section.blocks += experiment.notes
+    if experiment.id in FINDINGS and not quick:
+        section.blocks += [_WHOSE, list(FINDINGS[experiment.id])]
     missing = [f"{reason} ({_counted(n, 'cell')})" for reason, n in unmeasured(experiment, rows, quick=quick)]
     if missing:
         section.blocks += ["Not measured:", missing]
     return section
 
 
+def _told(tested: Tested) -> str:
+    holds = tested.n_places - len(tested.exceptions)
+    pairs = f"{_counted(tested.n_places, 'pair')} of data set and m"
+    level = f" ({tested.n_level} of them level)" if tested.n_level else ""
+    return (
+        f"{'✓' if tested.holds else '✗'} Claim “{tested.claim.text}”, within {tested.claim.slack:g}: "
+        f"holds at {holds} of {pairs}{level}{', not at:' if tested.exceptions else '.'}"
+    )
+
+
 def _curves(experiment: Experiment, rows: Sequence[Row], metric: str, quick: bool) -> Picture:
     what = "rows recovered exactly" if metric == "exact" else "test RMSE"
     stars = "; stars: the paper" if metric == "rmse" and experiment.published else ""
+    beyond = figures.out_of_frame(experiment, rows, metric, quick=quick)
+    outside = f" Beyond the frame: {beyond}." if beyond else ""
+    unshown = " What estimates and is never exact is left out." if metric == "exact" and _estimates(experiment) else ""
     return Picture(
         f"{experiment.id}-{metric}",
         lambda theme: figures.curves(experiment, rows, metric, quick=quick, theme=theme),
-        f"{experiment.title}: {what} over m; mean and standard deviation over seeds{stars}.",
+        f"{experiment.title}: {what} over m; mean and standard deviation over seeds{stars}.{outside}{unshown}",
     )
+
+
+def _estimates(experiment: Experiment) -> bool:
+    """Whether a plot of exact rows leaves out some of its algorithms."""
+    return not all(figures.shown(a.label, "exact") for grid in experiment.grids for a in grid.algorithms)
 
 
 def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
     """The paper's values, ours, the difference, the verdict, and where ours come from.
 
-    Of data sets that none of our rows is about a sentence says so, in the place of lines without a value.
+    The paper's values on data sets that none of our rows is about stand in a table of their own.
     """
     experiment = section.experiment
     measured = {row["data"] for _, row in found}
-    alone = Counter(NAMES.get(one.data, one.data) for one in experiment.published if one.data not in measured)
     over_m = experiment.view == "spectrum"
     summaries: dict[str, dict[Place, Summary]] = {
         metric: (spectrum if over_m else summarise)(found, metric)
@@ -166,10 +189,30 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
     header = ["data set", *(["figure"] if several else []), "algorithm"]
     header += [] if over_m or not experiment.published[0].m else ["m"]
     header += ["paper", "ours", "difference", "", "seeds", "trained on, seconds"]
-    told = [f"{name}: the paper prints {_counted(n, 'figure')}, we have no row." for name, n in alone.items()]
+    told: list[Any] = []
     if any("at once" in line[-1] for line in lines):
         told.append("“At once”: so many networks were trained in those seconds, this one among them.")
-    return [*([Table(header, lines)] if lines else []), *told]
+    alone = [one for one in experiment.published if one.data not in measured]
+    return [*([Table(header, lines)] if lines else []), *told, *([_paper_alone(alone)] if alone else [])]
+
+
+def _paper_alone(published: Sequence[Published]) -> Table:
+    """What the paper prints of data sets that we have no row of: a line an algorithm, a column a figure."""
+    metrics = list(dict.fromkeys(one.metric for one in published))
+    lines: dict[tuple[str, str, int], dict[str, str]] = {}
+    for one in published:
+        sd = f" ± {number(one.sd)}" if one.sd is not None else ""
+        lines.setdefault((one.data, one.algorithm, one.m), {})[one.metric] = _paper(one.value) + sd
+    names = ", ".join(dict.fromkeys(NAMES.get(one.data, one.data) for one in published))
+    return Table(
+        ["data set", "algorithm", "m", *metrics],
+        [
+            [NAMES.get(data, data), algorithm, str(m) if m else "", *(line.get(metric, "") for metric in metrics)]
+            for (data, algorithm, m), line in lines.items()
+        ],
+        f"What the paper prints of {names}, of which we have no row",
+        folded=True,
+    )
 
 
 def _sheet(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
@@ -270,7 +313,10 @@ def _span(values: list[int]) -> str:
 def _toy_share(found: list[tuple[str, Row]]) -> str:
     A = next(row["A"] for _, row in found if row.get("A"))
     squares = [sum(line[j] ** 2 for line in A) for j in range(len(A[0]))]
-    return f"The first 20 of 100 columns hold {sum(squares[:20]) / sum(squares):.1%} of the matrix's squared entries."
+    part = sum(squares[:20]) / sum(squares)
+    return (
+        f"The first 20 of 100 columns hold {part:.1%} of the matrix's squared entries (20% if it were spread evenly)."
+    )
 
 
 # ---- as a page, and as Markdown -----------------------------------------------------------------------------
@@ -307,11 +353,13 @@ def to_html(sections: Sequence[Section], *, title: str = TITLE, lead: str = LEAD
             elif isinstance(block, Table):
                 words = len(block.header) > 1 and block.header[1] == "algorithm"
                 made = page.table(block.header, block.lines, good=lambda cell: "✗" in cell, words=words)
-                if block.folded:
+                if block.caption and not block.folded:
+                    made = page.paragraph(f"{block.caption}:") + made
+                elif block.folded:
                     made = f"<details><summary>{html.escape(block.caption)}</summary>{made}</details>"
                 body.append(made)
             else:
-                body.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in block) + "</ul>")
+                body.append(page.listing(block))
         body.append('<p><a href="#top">contents</a></p>')
     return page.page(title, lead, body)
 

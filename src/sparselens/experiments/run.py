@@ -76,7 +76,7 @@ def run(
     time_limit : float, optional
         Begin no fit after so many seconds.
     retry : bool
-        Measure cells again that are stored as failed.
+        Measure cells again that are stored as failed, or whose training was cut sooner than now.
     together : bool
         Train networks of one shape at once, which pays on a GPU.
     callback : callable, optional
@@ -86,7 +86,7 @@ def run(
     -------
     Whether everything was measured: False where the time limit left cells out.
     """
-    jobs = plan(cells, store.finished(retry=retry))
+    jobs = plan(cells, store.finished(retry=retry, fit_seconds=options.fit_seconds))
     began = time.perf_counter()
     done, told = 0, 0.0
 

@@ -190,7 +190,8 @@ class Experiment:
     ----------
     id, title : str
     shows : str
-        What the paper shows with it.
+        What the paper shows with it, or what it is about where it is ours.
+    in_paper : bool
     grids, quick : tuple of Grid
         The cells in full, and a form that ends in two minutes on two cores.
     view : str
@@ -202,7 +203,8 @@ class Experiment:
         Why that tolerance.
     claims : tuple of Claim
     notes : tuple of str
-        What differs from the paper, and the discussion of what does not agree.
+        What the experiment has in another way than the paper: true of any rows. What we make of the rows that are
+        stored with sparselens is in `findings`.
     """
 
     id: str
@@ -211,6 +213,7 @@ class Experiment:
     grids: tuple[Grid, ...]
     quick: tuple[Grid, ...] = ()
     view: str = "curves"
+    in_paper: bool = True
     published: tuple[Published, ...] = ()
     tolerance: float = 0.05
     why: str = ""
@@ -232,7 +235,7 @@ class Experiment:
             if data is not None and grid.data not in data:
                 continue
             changed: dict[str, Any] = {}
-            if seeds is not None and grid.seeds > 1:
+            if seeds is not None and (quick or grid.seeds > 1) and grid.m != (0,):
                 changed["seeds"] = seeds
             if m is not None and grid.m != (0,):
                 changed["m"] = tuple(m)

@@ -16,6 +16,7 @@ from sparselens._version import __version__
 
 Row = dict[str, Any]
 DONE, NOT_APPLICABLE, FAILED, MISSING = "done", "not applicable", "failed", "missing"
+_NEEDED = ("status", "data", "encoder", "m", "decoder", "seed", "params", "sizes", "n_test")  # of a row of a cell
 TIMINGS = ("fit_seconds", "decode_seconds", "date", "from_cache")  # what may differ between two runs of one cell
 
 
@@ -54,10 +55,18 @@ class Store:
             latest[row["key"]] = row
         return list(latest.values())
 
-    def finished(self, *, retry: bool = False) -> set[str]:
-        """Keys of rows that need no other run; failed ones too unless `retry`. Missing data is always tried again."""
+    def finished(self, *, retry: bool = False, fit_seconds: float | None = None) -> set[str]:
+        """Keys of rows that need no other run. Missing data is always tried again.
+
+        `retry` leaves out what failed, and what was cut sooner than a limit of `fit_seconds` would cut it.
+        """
         again = {MISSING, FAILED} if retry else {MISSING}
-        return {row["key"] for row in self.rows() if row["status"] not in again}
+
+        def longer(row: Row) -> bool:
+            cut = row.get("stopped_by") == "callback"
+            return retry and cut and (fit_seconds is None or row["fit_seconds"] < fit_seconds)
+
+        return {row["key"] for row in self.rows() if row["status"] not in again and not longer(row)}
 
 
 def read_rows(paths: Iterable[Path]) -> list[Row]:
@@ -68,6 +77,8 @@ def read_rows(paths: Iterable[Path]) -> list[Row]:
             raise FileNotFoundError(f"there is no {path}: name a results file, or a folder that `reproduce` wrote.")
         for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
             for row in _read(file):
+                if lacking := [name for name in _NEEDED if name not in row]:
+                    raise ValueError(f"the row {row['key']} of {file} has no {', '.join(lacking)}: remove that line.")
                 latest[row["key"]] = row
     return list(latest.values())
 
@@ -97,13 +108,13 @@ def _read(path: Path) -> Iterator[Row]:
     if not path.exists():
         return
     with open(path, "rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):  # the last line of a killed process
                 return
             try:
                 row = json.loads(line)
             except ValueError:
-                raise ValueError(f"{path} holds a line that is not JSON: {line[:60]!r}... Remove that line.") from None
+                raise ValueError(f"line {number} of {path} is not JSON: remove that line, or the file.") from None
             if isinstance(row, dict) and "key" in row:
                 yield row
 
