@@ -64,9 +64,9 @@ for title, enc in matrices.items():
 # %%
 # The picture
 # -----------
-# * ℓ1 minimisation degrades in proportion to the noise, by a factor of about three on the learned matrix and less
+# * ℓ1 minimisation degrades in proportion to the noise, by a factor of about four on the learned matrix and less
 #   than two on the Gaussian one: nothing breaks suddenly.
-# * On the Gaussian matrix, which has measurements to spare, knowing the structure divides the error by three or four.
+# * On the Gaussian matrix, which has measurements to spare, knowing the structure divides the error by about four.
 # * On the learned matrix it does not: that matrix was made for ℓ1. Its columns within a block are far from
 #   orthogonal, so that least squares on ten of them amplifies more, and greedy choices go astray altogether.
 #
