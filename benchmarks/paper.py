@@ -22,7 +22,7 @@ from sparselens.experiments.paper import EXPERIMENTS, cells_of, find
 from sparselens.experiments.plots import save
 from sparselens.experiments.report import build, pictures, to_markdown
 from sparselens.experiments.spec import Cell
-from sparselens.experiments.store import DONE, read_rows
+from sparselens.experiments.store import DONE, read_rows, was_cut
 
 ROOT = Path(__file__).parent.parent
 ROWS = ROOT / "benchmarks" / "results" / "paper.jsonl"
@@ -99,7 +99,7 @@ def _as_cell(row: dict[str, Any]) -> dict[str, Any] | None:
 def _worth(row: dict[str, Any], ages: dict[str, int]) -> tuple[int, bool, int, int]:
     """How many test rows, how much of the training, and how late the code: the greater one is kept."""
     n_rows = row.get("n_rows", 1) if row["status"] == DONE else 0
-    cut = row.get("stopped_by") == "callback"
+    cut = was_cut(row)
     return n_rows, not cut, row.get("n_epochs", 0) if cut else 0, ages.get(row["commit"][:7], 0)
 
 

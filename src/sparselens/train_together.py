@@ -391,7 +391,8 @@ class _SignForm:
         if not T:
             alpha = A.new_zeros(len(p["A"]), 0)
         else:
-            alpha = p["step"].detach().abs() / (1.0 if network.step_rule == "free" else network._index)
+            step = p["step"].detach()
+            alpha = step * direction(step) / (1.0 if network.step_rule == "free" else network._index)
         g = p["scale"].detach().flatten(0, 1) * BATCH_SCALE if "scale" in p else A.new_ones(len(A), T, A.shape[2])
         b = p["shift"].detach().flatten(0, 1) if "shift" in p else A.new_zeros(len(A), T, A.shape[2])
         return A, p["B"].detach().flatten(0, 1) if "B" in p else A, alpha, g, b

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from sparselens.cli.cells import compared
 from sparselens.cli.main import app
 
 
@@ -63,6 +64,24 @@ def test_a_cell_that_is_run_again_stands_beside_its_stored_row(folder, tmp_path)
         assert f"rmse {row['rmse']:.6g} (stored: {row['rmse']:.6g})" in output
 
 
+def test_a_key_is_run_again_where_its_row_is_stored_too(folder, tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join((folder / "results.jsonl").read_text().splitlines(keepends=True)[:1]))
+    key = json.loads(path.read_text())["key"]
+    done = CliRunner().invoke(app, ["reproduce", f"{key},{key}", "--jobs", "1", "--json", "-o", str(tmp_path)])
+    assert len(path.read_text().splitlines()) == 2
+    found = json.loads(done.stdout)
+    assert found["n_cells"] == 1
+    stored, now = found["stored_and_now"][key]["rmse"]
+    assert stored == now > 0
+
+
+def test_figures_that_are_no_numbers_are_left_out_of_a_comparison(folder):
+    row = json.loads((folder / "results.jsonl").read_text().splitlines()[0])
+    told = compared(row | {"rmse": None}, row | {"exact": None})
+    assert told.endswith(f"{row['decoder']}: certified {row['certified']:.6g} (stored: {row['certified']:.6g})")
+
+
 def test_what_failed_is_said_with_its_reason_and_an_exit_code(tmp_path):
     words = ["reproduce", "fig-cosamp-pos", "--quick", "--m", "2000", "--rows", "5", "--jobs", "1", "-o", str(tmp_path)]
     done = CliRunner().invoke(app, words)
@@ -77,12 +96,16 @@ def test_data_that_is_missing_is_said_with_its_folder(tmp_path, monkeypatch):
     output = call("reproduce", "fig2-labels", "--quick", "--encoders", "gaussian", "--jobs", 1, "-o", tmp_path / "out")
     assert "4 missing: " in output
     assert f"the data folder is {tmp_path / 'none'} (SPARSELENS_DATA names another)" in output
+    call("report", tmp_path / "out", "-o", tmp_path / "page")
+    text = (tmp_path / "page" / "report.md").read_text(encoding="utf-8")
+    assert "## fig2-labels: " in text  # nothing is missing in silence
+    assert "- missing: " in text
 
 
 def test_a_training_that_was_cut_is_said_and_trained_longer_on_request(tmp_path):
     words = ["reproduce", "fig-toy", "--quick", "--encoders", "l1ae", "--jobs", 1, "--no-page", "-o", tmp_path]
     output = call(*words, "--fit-seconds", 0.01)
-    assert "2 rows are of trainings that --fit-seconds cut" in output
+    assert "2 of the rows are of trainings that --fit-seconds cut" in output
     assert "that --fit-seconds cut" in call(*words)
     assert "that --fit-seconds cut" not in call(*words, "--retry")
 
@@ -118,11 +141,13 @@ def test_report_reads_the_rows_of_a_folder(folder, tmp_path):
         (("reproduce", "fig2", "--data-sets", "synthetic1,nothing"), "has the data set 'nothing': known are synth"),
         (
             ("reproduce", "fig2", "--quick", "--data-sets", "amazon"),
-            "the quick form has no 'amazon': leave out --quick",
+            "only the full form has 'amazon': leave out --quick",
         ),
         (("reproduce", "fig3-right", "--data-sets", "synthetic1"), "only the quick form has 'synthetic1': add --quick"),
         (("reproduce", "fig2", "--encoders", "l1-ae"), "no cell has the encoder 'l1-ae': did you mean 'l1ae'"),
-        (("reproduce", "fig2", "--encoders", ""), "no cell has the encoder ''"),
+        (("reproduce", "fig2", "--encoders", ""), "--encoders names nothing: known are gaussian"),
+        (("reproduce", "fig2", "--data-sets", ","), "--data-sets names nothing: known are synthetic1"),
+        (("reproduce", "fig2", "--from", "rows.jsonl"), "--from is where the keys of rows are looked up"),
         (("reproduce", "fig2", "--fit-seconds", "-3"), "--fit-seconds must be more than 0, got -3"),
         (("reproduce", "0123456789ab", "fig2"), "a key says all of its cell: name keys alone"),
         (("reproduce", "0123456789ab", "--m", "10"), "a key says all of its cell: name keys alone"),

@@ -193,6 +193,18 @@ def test_a_process_that_dies_loses_no_cell(tmp_path, monkeypatch):
     assert status == {10: (DONE, None), 12: (DONE, None), 11: (FAILED, "the process died (out of memory?)")}
 
 
+def test_a_process_that_dies_loses_no_cell_that_is_measured_again(tmp_path, monkeypatch):
+    store = Store(tmp_path / "results.jsonl")
+    cells = [Cell("toy", encoder, 10, "l1-pos", sizes=SIZES) for encoder in ("gaussian", "dies")]
+    for cell in cells:
+        store.append(cell.as_row() | {"status": DONE})
+    monkeypatch.setattr(running, "work", _work)
+    run(cells, store, Options(), n_jobs=2)
+    assert [row["status"] for row in store.rows()] == [DONE, DONE]  # nothing was asked for
+    run(cells, store, Options(), n_jobs=2, again=True)
+    assert [(row["status"], "rmse" in row) for row in store.rows()] == [(DONE, True), (FAILED, False)]
+
+
 def _work(job, path, options):
     if job[0].encoder == "dies":
         os._exit(9)

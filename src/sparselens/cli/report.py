@@ -44,13 +44,13 @@ def write(results: Sequence[Path], out: Path, ids: Sequence[str] | None, *, quic
     from sparselens.experiments.store import read_rows
 
     rows = read_rows(results)
-    if ids is None and not rows:
+    if not rows:
         raise ValueError(f"{', '.join(map(str, results))}: no row that `sparselens reproduce` wrote is there.")
     quick = _mostly_quick(rows) if quick is None else quick
     experiments = list({experiment.id: experiment for name in ids or ["all"] for experiment in find(name)}.values())
     sections = build(experiments, rows, quick=quick)
     if ids is None:
-        sections = [section for section in sections if section.n_rows] or sections
+        sections = [section for section in sections if section.has_rows]
     lead = LEAD_QUICK if quick else LEAD
     for name, text in (("index.html", to_html(sections, lead=lead)), ("report.md", to_markdown(sections, lead=lead))):
         with written_whole(out / name) as draft:

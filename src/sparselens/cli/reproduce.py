@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparselens.cli import codes
-from sparselens.cli.cells import cells_named, compared, is_key, rows_with, split
+from sparselens.cli.cells import cells_named, compared, figures, is_key, rows_with, split
 from sparselens.cli.options import AsJson
 
 if TYPE_CHECKING:
     from sparselens.experiments.run import Progress
+    from sparselens.experiments.spec import Cell
     from sparselens.experiments.store import Row
 
 RESULTS = "results.jsonl"
+_MOST = 5  # reasons that are told
 
 
 def reproduce(
@@ -30,7 +32,7 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for rows, figures and page.")] = Path("reproduced"),
     quick: Annotated[bool, typer.Option("--quick", help="A form of a minute or two that shows the effect.")] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Repetitions on generated data and of quick forms; the paper has 10.")
+        int | None, typer.Option(min=1, help="Repetitions, where the paper has its 10, and of quick forms.")
     ] = None,
     m: Annotated[str | None, typer.Option("--m", help="Numbers of measurements, as 10,20,30.")] = None,
     data_sets: Annotated[str | None, typer.Option("--data-sets", help="Only these, as synthetic1,amazon.")] = None,
@@ -60,7 +62,6 @@ def reproduce(
 
     from sparselens.experiments.measure import Options
     from sparselens.experiments.run import run
-    from sparselens.experiments.spec import Cell
     from sparselens.experiments.store import FAILED, Store
     from sparselens.train import choose_device
 
@@ -73,23 +74,15 @@ def reproduce(
             raise ValueError(f"{name} must be more than 0, got {seconds:g}.")
     torch.set_num_threads(1)
     choose_device(device)  # an unknown device is an error now, not in every row
-    known: list[Row] = []
-    if any(map(is_key, names)):
-        said = [quick or None, seeds, m, data_sets, encoders, rows]
-        if not all(map(is_key, names)) or any(option is not None for option in said):
-            raise ValueError("a key says all of its cell: name keys alone, without options that select cells.")
-        known = rows_with(names, source or out / RESULTS)
-        cells = [Cell.from_row(row) for row in known]
-    else:
-        cells = cells_named(
-            names,
-            quick=quick,
-            data=_names(data_sets),
-            encoders=_names(encoders),
-            seeds=seeds,
-            m=_numbers(m),
-            n_test=rows,
-        )
+    selection = {
+        "quick": quick or None,
+        "data": _names(data_sets),
+        "encoders": _names(encoders),
+        "seeds": seeds,
+        "m": _numbers(m),
+        "n_test": rows,
+    }
+    cells, known = _chosen(names, {k: v for k, v in selection.items() if v is not None}, source, out)
     store = Store(out / RESULTS)
     try:
         with _told() as tell:
@@ -100,6 +93,7 @@ def reproduce(
                 n_jobs=jobs or min(os.cpu_count() or 1, 8),
                 time_limit=time_limit,
                 retry=retry,
+                again=bool(known),
                 together=device.startswith("cuda"),
                 callback=tell,
             )
@@ -107,31 +101,49 @@ def reproduce(
         if codes.cut_short(error) and store.path.exists():
             typer.echo("sparselens: the rows that were measured are kept: the same command goes on.", err=True)
         raise
-    keys = {cell.key for cell in cells}
-    mine = [row for row in store.rows() if row["key"] in keys]
-    counts = Counter(row["status"] for row in mine)
+    now = store.by_key()
+    mine = {cell.key: now[cell.key] for cell in cells if cell.key in now}
     written = None
-    if page and not known:
+    if page and not known and mine:
         from sparselens.cli.report import write
 
         written = str(write([store.path], out, names, quick=quick))
+    counts = Counter(row["status"] for row in mine.values())
+    again = [
+        (row, mine[row["key"]]) for row in known if mine.get(row["key"]) not in (None, row)
+    ]  # not what was left out
     if as_json:
         facts = {"n_cells": len(cells), "status": counts, "whole": whole, "rows": str(store.path), "page": written}
-        typer.echo(json.dumps(facts))
+        compared_by_key = {row["key"]: figures(row, measured) for row, measured in again}
+        typer.echo(json.dumps(facts | ({"stored_and_now": compared_by_key} if known else {})))
     else:
         told = ", ".join(f"{n} {status}" for status, n in counts.items())
         typer.echo(f"{len(mine)} of {len(cells)} cells: {told or 'none'}. {store.path}")
         if not whole:
             typer.echo("The time limit left cells out: the same command goes on.")
-        now = {row["key"]: row for row in mine}
-        for row in known:
-            if row["key"] in now:  # not where the time limit left it out
-                typer.echo(compared(row, now[row["key"]]))
+        for row, measured in again:
+            typer.echo(compared(row, measured))
         if written is not None:
             typer.echo(f"Page: {written}")
-    _tell_why(mine)
+    _tell_why(list(mine.values()))
     if counts[FAILED]:
         raise typer.Exit(codes.FAILED)
+
+
+def _chosen(
+    names: list[str], selection: dict[str, Any], source: Path | None, out: Path
+) -> tuple[list[Cell], list[Row]]:
+    """The cells that are asked for, and the stored rows where keys ask for them."""
+    from sparselens.experiments.spec import Cell
+
+    if not any(map(is_key, names)):
+        if source is not None:
+            raise ValueError("--from is where the keys of rows are looked up: name keys, or leave it out.")
+        return cells_named(names, **({"quick": False} | selection)), []
+    if not all(map(is_key, names)) or selection:
+        raise ValueError("a key says all of its cell: name keys alone, without options that select cells.")
+    rows = rows_with(names, source or out / RESULTS)
+    return [Cell.from_row(row) for row in rows], rows
 
 
 def _list(as_json: bool) -> None:
@@ -148,18 +160,24 @@ def _list(as_json: bool) -> None:
 def _tell_why(rows: list[Row]) -> None:
     """Why cells have no figure, each reason once, and which ones may be better measured."""
     from sparselens.data import data_root
-    from sparselens.experiments.store import FAILED, MISSING
+    from sparselens.experiments.store import FAILED, MISSING, was_cut
 
     for status in (FAILED, MISSING):
         reasons = Counter(row["reason"] for row in rows if row["status"] == status)
-        for reason, n in reasons.most_common(5):
+        for reason, n in reasons.most_common(_MOST):
             typer.echo(f"sparselens: {n} {status}: {reason}", err=True)
+        if len(reasons) > _MOST:
+            typer.echo(f"sparselens: and {len(reasons) - _MOST} other reasons, in the rows.", err=True)
         if reasons and status == MISSING:
             typer.echo(f"sparselens: the data folder is {data_root()} (SPARSELENS_DATA names another).", err=True)
         if reasons and status == FAILED:
             typer.echo("sparselens: --retry measures again what failed.", err=True)
-    if n := sum(row.get("stopped_by") == "callback" for row in rows):
-        typer.echo(f"sparselens: {n} rows are of trainings that --fit-seconds cut; --retry trains longer.", err=True)
+    if n := sum(map(was_cut, rows)):
+        typer.echo(
+            f"sparselens: {n} of the rows are of trainings that --fit-seconds cut: --retry with more seconds, or "
+            "without, trains longer.",
+            err=True,
+        )
 
 
 def _numbers(text: str | None) -> list[int] | None:

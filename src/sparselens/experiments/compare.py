@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from sparselens.experiments.spec import Cell, Claim, Experiment, Published
-from sparselens.experiments.store import DONE, Row
+from sparselens.experiments.store import DONE, Row, was_cut
 
 EXACTLY = 1e-10  # an RMSE below this means that every row came back
 AGREES, BETTER, DIFFERS, NOT_RUN = "agrees", "better", "differs", "not run"
@@ -85,7 +85,7 @@ def _summary(rows: list[Row], metric: str) -> Summary:
         n_rows=rows[0].get("n_rows"),
         seconds=fmean(seconds) if seconds else None,
         hardware=tuple(sorted({row["hardware"] for row in rows})),
-        n_cut=sum(row.get("stopped_by") == "callback" for row in rows),
+        n_cut=sum(map(was_cut, rows)),
         n_together=max(row.get("together") or 0 for row in rows),
     )
 
@@ -118,7 +118,7 @@ def verdict(published: Published, ours: Summary | None, tolerance: float) -> str
 
 @dataclass(frozen=True)
 class Tested:
-    """A claim on our rows: at how many places it was tested, at how many all are level, and where it does not hold."""
+    """A claim on our rows: how many places have it, at how many the best of the others is level, where it fails."""
 
     claim: Claim
     n_places: int
@@ -180,7 +180,7 @@ def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = Fal
     own = [(Cell.from_row(row).point, row) for row in rows if _label(known, row) is not None]
     done = {point for point, row in own if row["status"] == DONE}
     reasons: dict[str, int] = {}
-    for point, row in own:
+    for point, row in dict(own).items():  # of several runs of a cell the last one
         wanted.pop(point, None)
         if point not in done:
             text = f"{row['status']}: {_short(row['reason'])}"

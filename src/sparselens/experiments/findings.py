@@ -1,7 +1,7 @@
 """What we make of the rows that are stored with sparselens: why figures and claims of the paper do not agree, and more.
 
-Unlike the notes of an `Experiment`, which say how it is set up, these sentences are about measured figures, of
-`benchmarks/results/paper.jsonl` alone: whoever adds rows there reads them again.
+Unlike the notes of an `Experiment`, which say how it is set up, these sentences are about measured figures, nearly all
+of `benchmarks/results/paper.jsonl`: whoever adds rows there reads them again.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sparselens.data import Dataset, data_root, load_dataset
 from sparselens.experiments import labels
 from sparselens.experiments.algorithms import TRAINED, make_decoder, make_encoder, preset, why_not
 from sparselens.experiments.spec import Cell
-from sparselens.experiments.store import DONE, FAILED, MISSING, NOT_APPLICABLE, Row, facts
+from sparselens.experiments.store import DONE, FAILED, MISSING, NOT_APPLICABLE, Row, facts, was_cut
 from sparselens.metrics import recovery_report
 from sparselens.recovery import DataNotFoundError
 
@@ -145,7 +145,7 @@ def fit(cell: Cell, data: Dataset, options: Options) -> tuple[Any, Row]:
 
 def _worth_keeping(cell: Cell, data: Dataset, row: Row) -> bool:
     """Not a training that was cut: a later run without a limit would take it for a whole one."""
-    return row.get("stopped_by") != "callback" and cell.m * data.n_features <= _KEPT_CELLS
+    return not was_cut(row) and cell.m * data.n_features <= _KEPT_CELLS
 
 
 def _about(encoder: Any) -> Row:

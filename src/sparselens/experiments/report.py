@@ -32,7 +32,7 @@ from sparselens.experiments.store import Row
 _SIGNS = {AGREES: "✓ agrees", BETTER: "▲ better", DIFFERS: "✗ differs", NOT_RUN: "– not run"}
 TITLE = "The paper, reproduced"
 LEAD = (
-    "Every table and figure of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019): "
+    "Tables and figures of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019): "
     "the paper's values, ours, and where they differ. Certificate training, which the paper lacks, is the eleventh "
     "algorithm. Every figure of ours comes from stored rows; “exact” means ‖x − x̂‖ ≤ 1e-10, and every row that was "
     "decoded counts, also one that its decoder lost."
@@ -40,7 +40,7 @@ LEAD = (
 LEAD_QUICK = (
     "Tables and figures of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019) in "
     "their quick forms: shorter trainings, fewer numbers of measurements, seeds and test rows than the paper has. They "
-    "show the effects, not the figures: the same command without `--quick` measures those."
+    "show the effects, not the figures: `sparselens reproduce` without `--quick` measures those."
 )
 _WHOSE = "What the project makes of the rows that are stored with it (`docs/paper.md`); other rows may say otherwise:"
 
@@ -73,6 +73,7 @@ class Section:
     verdicts: list[str] = field(default_factory=list)
     claims: list[bool] = field(default_factory=list)
     n_rows: int = 0
+    has_rows: bool = False  # also of cells that failed or do not apply
 
 
 def build(experiments: Sequence[Experiment], rows: Sequence[Row], *, quick: bool = False) -> list[Section]:
@@ -118,7 +119,9 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
     section.blocks += experiment.notes
     if experiment.id in FINDINGS and not quick:
         section.blocks += [_WHOSE, list(FINDINGS[experiment.id])]
-    missing = [f"{reason} ({_counted(n, 'cell')})" for reason, n in unmeasured(experiment, rows, quick=quick)]
+    reasons = list(unmeasured(experiment, rows, quick=quick))
+    section.has_rows = bool(found) or any(not reason.startswith(NOT_RUN) for reason, _ in reasons)
+    missing = [f"{reason} ({_counted(n, 'cell')})" for reason, n in reasons]
     if missing:
         section.blocks += ["Not measured:", missing]
     return section
@@ -127,7 +130,7 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
 def _told(tested: Tested) -> str:
     holds = tested.n_places - len(tested.exceptions)
     pairs = f"{_counted(tested.n_places, 'pair')} of data set and m"
-    level = f" ({tested.n_level} of them level)" if tested.n_level else ""
+    level = f" (at {tested.n_level} of them the best of the others is level)" if tested.n_level else ""
     return (
         f"{'✓' if tested.holds else '✗'} Claim “{tested.claim.text}”, within {tested.claim.slack:g}: "
         f"holds at {holds} of {pairs}{level}{', not at:' if tested.exceptions else '.'}"
@@ -178,7 +181,7 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
                 *([one.metric] if several else []),
                 one.algorithm,
                 *([] if over_m or not one.m else [str(one.m)]),
-                _paper(one.value) + (f" ± {number(one.sd)}" if one.sd is not None else ""),
+                _printed(one),
                 "" if ours is None else str(ours),
                 "" if ours is None else _difference(ours.mean - one.value),
                 _SIGNS[said],
@@ -201,8 +204,7 @@ def _paper_alone(published: Sequence[Published]) -> Table:
     metrics = list(dict.fromkeys(one.metric for one in published))
     lines: dict[tuple[str, str, int], dict[str, str]] = {}
     for one in published:
-        sd = f" ± {number(one.sd)}" if one.sd is not None else ""
-        lines.setdefault((one.data, one.algorithm, one.m), {})[one.metric] = _paper(one.value) + sd
+        lines.setdefault((one.data, one.algorithm, one.m), {})[one.metric] = _printed(one)
     names = ", ".join(dict.fromkeys(NAMES.get(one.data, one.data) for one in published))
     return Table(
         ["data set", "algorithm", "m", *metrics],
@@ -237,6 +239,10 @@ def _sheet(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
 
 def _counted(n: int, noun: str) -> str:
     return f"{n} {noun}{'s' if n > 1 else ''}"
+
+
+def _printed(one: Published) -> str:
+    return _paper(one.value) + (f" ± {number(one.sd)}" if one.sd is not None else "")
 
 
 def _paper(value: float) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from sparselens.experiments.measure import Options, measure
 from sparselens.experiments.spec import Cell
-from sparselens.experiments.store import FAILED, Store, facts
+from sparselens.experiments.store import FAILED, Row, Store, facts
 from sparselens.experiments.together import Job, fit_stack, fitted_already, stacks_of
 from sparselens.parallel import end_with
 
@@ -61,6 +61,7 @@ def run(
     n_jobs: int = 1,
     time_limit: float | None = None,
     retry: bool = False,
+    again: bool = False,
     together: bool = False,
     callback: Callable[[Progress], None] | None = None,
 ) -> bool:
@@ -77,6 +78,8 @@ def run(
         Begin no fit after so many seconds.
     retry : bool
         Measure cells again that are stored as failed, or whose training was cut sooner than now.
+    again : bool
+        Measure every cell, whatever is stored.
     together : bool
         Train networks of one shape at once, which pays on a GPU.
     callback : callable, optional
@@ -86,7 +89,8 @@ def run(
     -------
     Whether everything was measured: False where the time limit left cells out.
     """
-    jobs = plan(cells, store.finished(retry=retry, fit_seconds=options.fit_seconds))
+    before = store.by_key()
+    jobs = plan(cells, set() if again else store.finished(retry=retry, fit_seconds=options.fit_seconds))
     began = time.perf_counter()
     done, told = 0, 0.0
 
@@ -127,7 +131,7 @@ def run(
         for job in lost:  # a process died: find out which fit it was by running each alone
             if not in_time():
                 return False
-            _run_alone(job, store, options)
+            _run_alone(job, store, options, before)
             tell(job)
     return not (waiting or stacks)
 
@@ -195,18 +199,22 @@ def _run_pool(
     return []
 
 
-def _run_alone(job: Job, store: Store, options: Options) -> None:
-    left = tuple(cell for cell in job if cell.key not in store.finished())
-    if not left:
+def _run_alone(job: Job, store: Store, options: Options, before: dict[str, Row]) -> None:
+    """Measure what of a fit has no row yet, or none that was not there `before` the run."""
+
+    def left() -> tuple[Cell, ...]:
+        now = store.by_key()
+        return tuple(cell for cell in job if now.get(cell.key) == before.get(cell.key))
+
+    if not left():
         return
     with _pool(1) as pool:
         try:
-            pool.submit(work, left, store.path, options).result()
+            pool.submit(work, left(), store.path, options).result()
         except BrokenProcessPool:
             why = {"status": FAILED, "reason": "the process died (out of memory?)"} | facts(options.device)
-            for cell in left:
-                if cell.key not in store.finished():
-                    store.append(cell.as_row() | why)
+            for cell in left():
+                store.append(cell.as_row() | why)
 
 
 def _pool(n_jobs: int) -> ProcessPoolExecutor:

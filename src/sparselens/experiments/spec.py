@@ -184,7 +184,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper.
+    """One table or figure of the paper, or one of ours beside them.
 
     Attributes
     ----------
@@ -192,6 +192,7 @@ class Experiment:
     shows : str
         What the paper shows with it, or what it is about where it is ours.
     in_paper : bool
+        False for one of ours.
     grids, quick : tuple of Grid
         The cells in full, and a form that ends in two minutes on two cores.
     view : str

@@ -50,10 +50,11 @@ class Store:
 
     def rows(self) -> list[Row]:
         """The rows, each key once, in the order in which the keys came first."""
-        latest: dict[str, Row] = {}
-        for row in _read(self.path):
-            latest[row["key"]] = row
-        return list(latest.values())
+        return list(self.by_key().values())
+
+    def by_key(self) -> dict[str, Row]:
+        """The same by their keys."""
+        return {row["key"]: row for row in _read(self.path)}
 
     def finished(self, *, retry: bool = False, fit_seconds: float | None = None) -> set[str]:
         """Keys of rows that need no other run. Missing data is always tried again.
@@ -61,12 +62,28 @@ class Store:
         `retry` leaves out what failed, and what was cut sooner than a limit of `fit_seconds` would cut it.
         """
         again = {MISSING, FAILED} if retry else {MISSING}
+        return {
+            row["key"]
+            for row in self.rows()
+            if row["status"] not in again and not (retry and cut_sooner(row, fit_seconds))
+        }
 
-        def longer(row: Row) -> bool:
-            cut = row.get("stopped_by") == "callback"
-            return retry and cut and (fit_seconds is None or row["fit_seconds"] < fit_seconds)
 
-        return {row["key"] for row in self.rows() if row["status"] not in again and not longer(row)}
+def was_cut(row: Row) -> bool:
+    """Whether a limit ended the training of a row, or of a model."""
+    return row.get("stopped_by") == "callback"
+
+
+def cut_sooner(row: Row, limit: float | None) -> bool:
+    """Whether a training was cut that would go on with this limit of seconds.
+
+    Examples
+    --------
+    >>> row = {"stopped_by": "callback", "fit_seconds": 10.0}
+    >>> cut_sooner(row, None), cut_sooner(row, 20.0), cut_sooner(row, 5.0)
+    (True, True, False)
+    """
+    return was_cut(row) and (limit is None or row["fit_seconds"] < limit)
 
 
 def read_rows(paths: Iterable[Path]) -> list[Row]:

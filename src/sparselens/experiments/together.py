@@ -13,7 +13,7 @@ from typing import Any
 from sparselens.experiments.algorithms import TRAINED, make_encoder
 from sparselens.experiments.measure import Options, handed_over, kept_at, load_data, unfinished
 from sparselens.experiments.spec import Cell
-from sparselens.experiments.store import facts
+from sparselens.experiments.store import cut_sooner, facts
 from sparselens.recovery import DataNotFoundError, TrainingDivergedError
 
 Job = tuple[Cell, ...]
@@ -139,8 +139,7 @@ def fitted_already(jobs: Iterable[Job], options: Options) -> list[Job]:
         assert folder is not None
         if (folder / "manifest.json").exists():
             metrics = read_manifest(folder)["metrics"]
-            limit = options.fit_seconds
-            if metrics["stopped_by"] == "callback" and (limit is None or metrics["fit_seconds"] < limit):
+            if cut_sooner(metrics, options.fit_seconds):
                 shutil.rmtree(folder)
             else:
                 found.append(job)
