@@ -119,6 +119,16 @@ def test_processes_side_by_side_give_the_same_table(reference, tmp_path):
     assert seen[-1].seconds_left == 0.0
 
 
+def test_it_is_said_what_is_under_way_where_nothing_ends_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_ALIVE", 0.05)
+    cell = Cell("toy", "l1ae", 10, "l1-pos", params=SHORT, sizes=SIZES)
+    for n_jobs in (1, 2):
+        seen = []
+        run([cell], Store(tmp_path / f"{n_jobs}.jsonl"), Options(), n_jobs=n_jobs, callback=seen.append)
+        assert (seen[0].text, seen[0].done) == (f"under way: {cell}", 0)
+        assert (seen[-1].text, seen[-1].done) == (str(cell), 1)
+
+
 def test_an_interrupted_run_does_not_wait_for_the_fits_under_way(tmp_path):
     endless = Cell("toy", "l1ae", 10, "l1-pos", params=as_params({"max_epochs": 10**7, "patience": 10**6}))
     quick = Cell("toy", "gaussian", 10, "l1-pos", sizes=SIZES)

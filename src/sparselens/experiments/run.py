@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sparselens.experiments.algorithms import TRAINED
 from sparselens.experiments.measure import Options, measure
 from sparselens.experiments.spec import Cell
 from sparselens.experiments.store import FAILED, Row, Store, facts
@@ -25,6 +26,7 @@ from sparselens.experiments.together import Job, fit_stack, fitted_already, stac
 from sparselens.parallel import end_with
 
 _TELL = 10.0  # seconds between two messages about trainings that are done at once
+_ALIVE = 30.0  # seconds without an end of any fit after which it is said what is under way
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def run(
     together : bool
         Train networks of one shape at once, which pays on a GPU.
     callback : callable, optional
-        Called with a `Progress` after every fit, and now and then during trainings that are done at once.
+        Called with a `Progress` after every fit, now and then during trainings that are done at once, and where a fit
+        takes long with what is under way.
 
     Returns
     -------
@@ -100,6 +103,11 @@ def run(
         if callback is not None:
             left = (time.perf_counter() - began) / done * (len(jobs) - done)
             callback(Progress(done, len(jobs), str(job[0]), left))
+
+    def tell_alive(under_way: Iterable[Job]) -> None:
+        if callback is not None:
+            text = "; ".join(str(job[0]) for job in under_way)
+            callback(Progress(done, len(jobs), f"under way: {text}", None))
 
     def in_time() -> bool:
         return time_limit is None or time.perf_counter() - began < time_limit
@@ -123,11 +131,13 @@ def run(
             if not in_time():
                 return False
             job = waiting.pop()
+            if job[0].encoder in TRAINED:
+                tell_alive([job])
             work(job, store.path, options)
             tell(job)
         return True
     while (waiting or stacks) and in_time():
-        lost = _run_pool(waiting, stacks, store, options, n_jobs, in_time, tell, tell_stack)
+        lost = _run_pool(waiting, stacks, store, options, n_jobs, in_time, tell, tell_stack, tell_alive)
         for job in lost:  # a process died: find out which fit it was by running each alone
             if not in_time():
                 return False
@@ -152,6 +162,7 @@ def _run_pool(
     in_time: Callable[[], bool],
     tell: Callable[[Job], None],
     tell_stack: Callable[[list[Job], Any], None],
+    tell_alive: Callable[[Iterable[Job]], None],
 ) -> list[Job]:
     """Take jobs from the end of `waiting` until it is empty; return those that were under way when a process died.
 
@@ -179,7 +190,10 @@ def _run_pool(
                     source = fitted or waiting
                     running[pool.submit(work, source[-1], store.path, options)] = source[-1]
                     source.pop()
-                for future in wait([*running, *training], return_when=FIRST_COMPLETED).done:
+                ended = wait([*running, *training], timeout=_ALIVE, return_when=FIRST_COMPLETED).done
+                if not ended and running:
+                    tell_alive(running.values())
+                for future in ended:
                     if future in training:
                         fitted += reversed(training.pop(future))
                         future.result()
