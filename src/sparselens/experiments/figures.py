@@ -61,7 +61,7 @@ def curves(
         for name in dict.fromkeys(g.data for g in experiment.select(quick=quick))
         if any(p[0] == name for p in summary)
     ]
-    n_columns = min(3, len(sets)) or 1
+    n_columns = 2 if len(sets) == 4 else min(3, len(sets)) or 1
     n_lines = math.ceil(len(sets) / n_columns) or 1
     labels = [a.label for g in experiment.select(quick=quick) for a in g.algorithms]
     labels = [name for name in dict.fromkeys(labels) if any(place[1] == name for place in summary)]
