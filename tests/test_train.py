@@ -431,7 +431,7 @@ def test_the_shares_of_a_team_cover_every_batch_once():
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"patience": -1}, "patience must be at least 0"),
         ({"clip_norm": 0.0}, "clip_norm must be a finite number above 0"),
-        ({"matmul_precision": "low"}, "matmul_precision must be one of 'highest', 'high'"),
+        ({"matmul_precision": "low"}, "matmul_precision must be one of 'highest', 'high', 'medium'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options, message):
@@ -439,15 +439,14 @@ def test_settings_that_make_no_sense_are_refused(options, message):
         Settings(**options)
 
 
-def test_the_matmul_precision_is_as_before_after_training():
+@pytest.mark.parametrize(("asked", "on_a_cpu"), [("high", "highest"), ("medium", "medium")])
+def test_the_matmul_precision_is_as_before_after_training(asked, on_a_cpu):
     before = torch.get_float32_matmul_precision()
-    inside = []
-    train(
-        Fit(),
-        Settings(max_epochs=1, matmul_precision="high"),
-        callback=lambda event: inside.append(torch.get_float32_matmul_precision()) and None,
-    )
-    assert inside == [before]
+    inside, task = set(), Fit()
+    loss = task.loss
+    task.loss = lambda batch: inside.add(torch.get_float32_matmul_precision()) or loss(batch)
+    train(task, Settings(max_epochs=1, matmul_precision=asked))
+    assert inside == {on_a_cpu}
     assert torch.get_float32_matmul_precision() == before
 
 

@@ -127,7 +127,7 @@ def test_the_start_is_a_normal_draw_cut_at_two_deviations():
 
 @pytest.mark.parametrize("final_relu", [True, False])
 @pytest.mark.parametrize("norm", ["affine", "none"])
-@pytest.mark.parametrize("step_rule", ["beta/t", "free"])
+@pytest.mark.parametrize("step_rule", ["beta/t", "free", "fixed"])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("n_steps", [0, 1, 4])
 def test_the_closed_form_gradient_equals_autograd(n_steps, tied, step_rule, norm, final_relu):
@@ -282,6 +282,15 @@ def test_free_steps_start_where_beta_over_t_does():
     torch.testing.assert_close(ruled.alpha, free.alpha)
     assert ruled.step.numel() == 1
     assert free.step.numel() == 4
+
+
+def test_fixed_steps_are_those_that_beta_over_t_starts_with_and_are_kept_with_the_weights_untrained():
+    A = truncated_normal((M, D), seed=0)
+    ruled, fixed = (UnrolledNetwork(A, n_steps=4, step_rule=rule, beta=0.5) for rule in ("beta/t", "fixed"))
+    torch.testing.assert_close(ruled.alpha, fixed.alpha)
+    assert "step" not in dict(fixed.named_parameters())
+    again = UnrolledNetwork.from_weights(A.numpy(), fixed.weights(), n_steps=4, step_rule="fixed", beta=0.25)
+    torch.testing.assert_close(again.alpha, fixed.alpha)
 
 
 @pytest.mark.parametrize("step_rule", ["beta/t", "free"])

@@ -92,7 +92,7 @@ class Settings:
     min_improvement: float = 0.0  # a score counts as a new best when it is lower by at least this much
     clip_norm: float | None = None  # the gradient is scaled down to this norm
     seed: int = 0
-    matmul_precision: str = "highest"  # "high" allows TF32 on a GPU
+    matmul_precision: str = "highest"  # "high" allows TF32 on a GPU, "medium" bfloat16 on any device
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_epochs", "validation_interval"):
@@ -101,7 +101,7 @@ class Settings:
         check_positive_float(self.min_improvement, "min_improvement", allow_zero=True)
         if self.clip_norm is not None:
             check_positive_float(self.clip_norm, "clip_norm")
-        check_choice(self.matmul_precision, "matmul_precision", ("highest", "high"))
+        check_choice(self.matmul_precision, "matmul_precision", ("highest", "high", "medium"))
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,9 @@ def train(
     gradient_of = _GraphedGradient(task) if _use_graph(task) else _gradient
     began, device = time.perf_counter(), next(module.parameters()).device
     n_batches = math.ceil(task.n_rows / settings.batch_size)
-    precision = settings.matmul_precision if device.type == "cuda" else "highest"
+    precision = precision_on(device, settings)
     remedies = task.remedies
-    if precision == "high":
+    if precision != "highest":
         remedies += ". Or multiply in full float32 (matmul_precision='highest')"
 
     def validate(train_loss: float) -> float:
@@ -386,6 +386,12 @@ def _check_finite(value: float, what: str, epoch: int, remedies: str) -> None:
 
 def _copy(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+
+def precision_on(device: torch.device, settings: Settings) -> str:
+    """The precision of products on a device: "high", the default, is a matter of GPUs."""
+    wanted = settings.matmul_precision
+    return "highest" if wanted == "high" and device.type != "cuda" else wanted
 
 
 class matmul_precision:  # noqa: N801  (used like a function)

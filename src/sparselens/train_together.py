@@ -28,7 +28,7 @@ from sparselens._checkpoint import Checkpoint
 from sparselens._closed_form import Buffers
 from sparselens._closed_form_many import cut, iterate, joined, losses_and_gradients
 from sparselens.recovery import TrainingDivergedError
-from sparselens.train import Callback, Event, History, Settings, epoch_order, matmul_precision
+from sparselens.train import Callback, Event, History, Settings, epoch_order, matmul_precision, precision_on
 from sparselens.unroll import BATCH_SCALE, UnrolledNetwork, direction
 
 _TILES = 264  # of 128 rows and columns, that keep a GPU of 132 processors busy
@@ -111,12 +111,11 @@ def train_together(
     """
     n_sets = 1 + max(member.data for member in members)
     n, n_held_out = rows.n_rows // n_sets, held_out.n_rows // n_sets
-    on_gpu = rows.device.type == "cuda"
     stack = Stack(
         [member.network for member in members],
         [member.penalty for member in members],
         rows.device,
-        half=settings.matmul_precision == "high" and _RANGE[0] <= rows.largest() <= _RANGE[1],
+        half=settings.matmul_precision != "highest" and _RANGE[0] <= rows.largest() <= _RANGE[1],
     )
     optimizer = _optimizer(method, stack, learning_rate)
     best = {name: value.detach().clone() for name, value in stack.parameters.items()}
@@ -167,7 +166,7 @@ def train_together(
             best[name][kept] = value.detach()[better]
         return scores
 
-    with matmul_precision(settings.matmul_precision if on_gpu else "highest"):
+    with matmul_precision(precision_on(rows.device, settings)):
         while running:
             order = _orders([members[k] for k in slots], epoch, n, settings.batch_size)
             total = torch.zeros(len(slots), dtype=torch.float64, device=rows.device)
@@ -391,7 +390,7 @@ class _SignForm:
         if not T:
             alpha = A.new_zeros(len(p["A"]), 0)
         else:
-            step = p["step"].detach()
+            step = p["step"].detach() if "step" in p else network.step.expand(len(p["A"]), 1)
             alpha = step * direction(step) / (1.0 if network.step_rule == "free" else network._index)
         g = p["scale"].detach().flatten(0, 1) * BATCH_SCALE if "scale" in p else A.new_ones(len(A), T, A.shape[2])
         b = p["shift"].detach().flatten(0, 1) if "shift" in p else A.new_zeros(len(A), T, A.shape[2])

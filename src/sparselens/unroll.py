@@ -126,8 +126,8 @@ class UnrolledNetwork(_Network):
         The number T of blocks; 0 leaves ``relu(Bᵀy)``.
     B : tensor of shape (m, d), optional
         Where a decoder matrix of its own starts; without it the decoder uses Aᵀ.
-    step_rule : "beta/t" or "free"
-        One trained β with steps β/t, or T trained steps that start there.
+    step_rule : "beta/t", "free" or "fixed"
+        One trained β with steps β/t, T trained steps that start there, or steps β/t that stay as they are.
     norm : "affine", "batch" or "none"
         What ends a block: a trained map γ∘x/√1.001 + b (what the authors' code computes), true batch
         normalisation, or nothing.
@@ -157,7 +157,7 @@ class UnrolledNetwork(_Network):
     ) -> None:
         super().__init__()
         self.n_steps = check_count(n_steps, "n_steps", minimum=0)
-        self.step_rule = check_choice(step_rule, "step_rule", ("beta/t", "free"))
+        self.step_rule = check_choice(step_rule, "step_rule", ("beta/t", "free", "fixed"))
         self.norm = check_choice(norm, "norm", ("affine", "batch", "none"))
         self.nonlinearity = check_choice(nonlinearity, "nonlinearity", tuple(NONLINEARITIES))
         self.final_relu = bool(check_choice(final_relu, "final_relu", (True, False)))
@@ -168,7 +168,11 @@ class UnrolledNetwork(_Network):
         index = torch.arange(1, self.n_steps + 1, dtype=A.dtype)
         self.register_buffer("_index", index, persistent=False)
         if self.n_steps:
-            self.step = nn.Parameter(torch.full((1,), beta, dtype=A.dtype) if step_rule == "beta/t" else beta / index)
+            step = beta / index if step_rule == "free" else torch.full((1,), beta, dtype=A.dtype)
+            if step_rule == "fixed":
+                self.register_buffer("step", step)
+            else:
+                self.step = nn.Parameter(step)
             if self.norm != "none":
                 self.scale = nn.Parameter(torch.ones(self.n_steps, d, dtype=A.dtype))
                 self.shift = nn.Parameter(torch.zeros(self.n_steps, d, dtype=A.dtype))
@@ -185,7 +189,7 @@ class UnrolledNetwork(_Network):
         with tens of thousands of columns one step of SGD throws β far away.
         """
         step = self.step * direction(self.step)
-        return step / self._index if self.step_rule == "beta/t" else step
+        return step if self.step_rule == "free" else step / self._index
 
     def forward(self, y: torch.Tensor) -> torch.Tensor:
         """Decode measurements y (n, m) to x̂ (n, d)."""

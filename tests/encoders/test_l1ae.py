@@ -125,6 +125,7 @@ def test_a_preset_that_does_not_exist_is_refused_with_the_names():
         {"tied": False},
         {"final_relu": False},
         {"step_rule": "free"},
+        {"step_rule": "fixed"},
         {"n_steps": 0},
         {"n_steps": "auto", "max_steps": 10},
         {"orthogonality_penalty": 0.1},

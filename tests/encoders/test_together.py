@@ -98,6 +98,7 @@ def test_what_an_optimiser_remembers_stays_with_its_network(monkeypatch):
     [
         {"tied": False, "orthogonality_penalty": 0.3},
         {"norm": "none", "step_rule": "free", "final_relu": False, "beta": 0.2},
+        {"step_rule": "fixed", "beta": 0.5},
         {"nonlinearity": "tanh"},
         {"n_steps": 0},
     ],

@@ -46,8 +46,9 @@ class L1AE(TrainedEncoder, LinearEncoder):
     n_steps : int or "auto"
         The depth T. "auto" is the paper's search: T = 5, 10, ... up to `max_steps`, until the best validation loss
         falls by less than the fraction `depth_tol`. 0 leaves ``relu(AᵀAx)``.
-    step_rule : "beta/t" or "free"
-        One trained β, or T trained steps that start at β/t. They count by their magnitude.
+    step_rule : "beta/t", "free" or "fixed"
+        One trained β, T trained steps that start at β/t, or steps β/t that stay as they are. Trained ones count by
+        their magnitude. With tens of thousands of columns a small fixed β lets A learn a thousand times faster.
     norm : "affine", "batch" or "none"
         What ends a block. "affine", a trained γ∘x/√1.001 + b, is what the authors' code computes where the paper
         says batch normalisation; true batch statistics ("batch") do not train at the paper's learning rates.
@@ -77,11 +78,12 @@ class L1AE(TrainedEncoder, LinearEncoder):
         Train on rows of unit ℓ2 norm, as the paper does. A measures rows of any size.
     device : "auto", "cpu", "cuda" or "cuda:N"
         "auto" takes a GPU where there is one.
-    matmul_precision : "high" or "highest"
+    matmul_precision : "high", "highest" or "medium"
         "high" lets a GPU multiply in TF32 while training, which halves the time of an epoch on RCV1; `fit_together`
         takes float16, which has as many digits. It agreed with full float32 where we trained both, but for one
         training that diverged with TF32 alone (Amazon, m = 20).
-        Encoding and decoding stay in float64; a CPU trains in full float32.
+        A CPU trains in full float32 but with "medium", which lets it multiply in bfloat16 where it can.
+        Encoding and decoding stay in float64.
     checkpoint : path, optional
         A folder to keep the state in; `fit` goes on from the state it finds there.
     random_state : int, optional

@@ -47,6 +47,17 @@ THE_TEN = (
     GAUSS_L1, GAUSS_COSAMP, L1AE_OWN, L1AE_L1, PCA, PCA_L1, LBCS_L1, SIMPLE, SIMPLE_L1, DEEP,
 )  # fmt: skip
 # Of the others.
+# With tens of thousands of columns the gradient by β forbids a rate at which A learns: here β stays, and A has its own.
+_FIXED = (
+    ("beta", 0.002),
+    ("learning_rate", 1.0),
+    ("matmul_precision", "medium"),
+    ("max_epochs", 2),
+    ("norm", "none"),
+    ("step_rule", "fixed"),
+)
+L1AE_FIXED_OWN = Algorithm("ℓ1-AE (fixed steps)", "l1ae", "own", _FIXED)
+L1AE_FIXED_L1 = Algorithm("ℓ1-AE (fixed steps) + ℓ1-min pos", "l1ae", "l1-pos", _FIXED)
 FOURIER_L1 = Algorithm("Fourier + ℓ1-min pos", "fourier", "l1-pos")
 FOURIER_COSAMP = Algorithm("Fourier + CoSaMP pos", "fourier", "cosamp-pos")
 L1AE_COSAMP = Algorithm("ℓ1-AE + CoSaMP pos", "l1ae", "cosamp-pos")
