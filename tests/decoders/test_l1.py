@@ -17,11 +17,12 @@ import sparselens as sl
 from awkward import KINDS
 from helpers import gaussian, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
-from sparselens.decoders import _engine, _highs, _path_problem, l1
+from sparselens.decoders import _engine, _highs, _path_lazy, _path_problem, l1
 from sparselens.decoders._engine import Candidates
 from sparselens.decoders._essential import essential_columns
 from sparselens.decoders._highs import HighsEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
+from sparselens.decoders._path_row import WIDTH
 from sparselens.decoders._path_small import SmallPathEngine
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.recovery import ConditionWarning, Status
@@ -457,6 +458,30 @@ def test_a_path_that_reaches_rounding_ends_there():
         for found in (paths.solve(unit), paths.patient().solve(unit)):
             assert found.n_steps.max() <= 30 * 50 + 300  # the largest number of steps of a patient engine
     assert L1Decoder().bind(encoder.components_).decode(Y).certified.all()
+
+
+def test_a_row_that_goes_back_again_and_again_stays_within_its_arrays(monkeypatch):
+    # Each time, columns that leave the support join the working set: there were 52 too many here, a write beyond its end.
+    widest = []
+    turn_rows = _path_lazy._turn_rows
+
+    def watched(problem, rows, slots, P, results):
+        stamp = turn_rows(problem, rows, slots, P, results)
+        widest.append(rows.n[:, WIDTH].max() - rows.W.shape[1])
+        return stamp
+
+    monkeypatch.setattr(_path_lazy, "_turn_rows", watched)
+    d, m, rng = 90, 40, np.random.default_rng(0)
+    A = np.cos(np.pi * (np.arange(d) + 0.5) * np.arange(m)[:, None] / d)  # neighbours are nearly dependent
+    X = np.zeros((40, d))
+    for row in X:
+        row[rng.choice(d, m // 2, replace=False)] = rng.random(m // 2)
+    Y = X @ A.T
+    engine = LazyPathEngine(A, positive=True, target=d)
+    engine.problem = engine.problem._replace(inner=2, first_events=64)
+    found = engine.solve(Y / np.linalg.norm(Y, axis=1, keepdims=True))
+    assert max(widest) == 0  # full, and no fuller
+    assert found.x.shape == (40, d)
 
 
 def test_what_an_engine_could_not_compute_is_uncertified_and_never_nan(monkeypatch):

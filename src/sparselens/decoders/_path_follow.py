@@ -155,6 +155,8 @@ def _follow(problem, row, width, last_event):
             until_join, place, new_sign, rate = _next_join(A, S, x, w, y, near, ratio, k, lam, width, signed, enough, b)
         step = min(until_join, until_drop)
         ended = step >= lam * (1.0 - _ROUNDING) or lam - step <= row.f[NOTHING]
+        if not ended and until_drop <= until_join and at[position] < 0 and row.n[WIDTH] == len(row.W):
+            break  # no room for what leaves: a row that goes back again and again has used it up
         if ended:
             step = lam
         for a in range(k):
@@ -335,5 +337,5 @@ def advance(problem, row):
             ended = False
         elif n[DONE] >= n[EVENTS] or n[SIZE] == 0 or row.f[LAM] < _FRESH * row.past_lam[0]:
             return ended
-        if ended or not room:
+        if ended or not room or n[WIDTH] == len(row.W):
             return ended
