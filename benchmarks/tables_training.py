@@ -8,7 +8,9 @@ from typing import Any
 
 from sparselens.experiments import algorithms as a
 from sparselens.experiments.algorithms import Algorithm
+from sparselens.experiments.paper import cells_of, find
 from sparselens.experiments.published import ISTA, TABLE2_LEFT, TABLE2_RIGHT
+from sparselens.experiments.spec import Cell
 from stored_rows import markdown, stored
 
 Row = dict[str, Any]
@@ -188,6 +190,36 @@ def l1ae_together() -> str:
     return markdown(["networks", "alone, epochs a second", "at once", "how many", "times as fast"], lines)
 
 
+def amazon_panel() -> str:
+    """What the Amazon panel of figure 2 took: trainings that were done at once are counted once."""
+    wanted = {cell.key for cell in cells_of(find("fig2"), data=["amazon"])}
+    points = {Cell.from_row(row).point: row for row in stored("paper", "key") if row["data"] == "amazon"}
+    rows = [row for point, row in points.items() if _full(point).key in wanted and row["status"] == "done"]
+    lines, trained, decoded = [], 0.0, 0.0
+    for encoder in dict.fromkeys(row["encoder"] for row in rows):
+        mine = [row for row in rows if row["encoder"] == encoder]
+        fits: dict[Any, float] = {}
+        for row in mine:
+            one = (row["commit"], row["together"]) if row.get("together") else row["m"]
+            fits[one] = max(fits.get(one, 0.0), row["fit_seconds"])
+        seconds = sum(row["decode_seconds"] for row in mine)
+        where = " and ".join(sorted({_hardware(row) for row in mine}, reverse=True))
+        fewest = min(row["n_rows"] for row in mine)
+        n_rows = "all" if fewest == 6554 else f"{fewest:,} or more"
+        counts = f"{len({row['m'] for row in mine})}", f"{len({(row['m'], row['decoder']) for row in mine})}"
+        lines.append([encoder, counts[0], f"{sum(fits.values()):.0f}", counts[1], n_rows, f"{seconds:.0f}", where])
+        trained, decoded = trained + sum(fits.values()), decoded + seconds
+    lines.append(["together", "", f"{trained:.0f}", "", "", f"{decoded:.0f}", ""])
+    header = ["encoder", "fits", "seconds to train", "cells", "test rows", "seconds to decode", "on"]
+    return markdown(header, lines)
+
+
+def _full(point: tuple[Any, ...]) -> Cell:
+    """The cell on all test rows."""
+    data, encoder, params, m, seed, decoder = point
+    return Cell(data, encoder, m, decoder, seed=seed, params=params)
+
+
 def _mean(values: list[float], form: str, zero: str = "0") -> str:
     """The mean as text; nothing of nothing, and rounding errors of exact answers are zero."""
     if not values:
@@ -201,6 +233,7 @@ def _hardware(row: Row) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "amazon-panel": amazon_panel,
     "l1ae": l1ae,
     "l1ae-cost": l1ae_cost,
     "l1ae-growth": l1ae_growth,

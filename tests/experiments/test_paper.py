@@ -45,7 +45,8 @@ def test_figure_two_has_the_papers_ten_algorithms_and_ours_on_six_sets():
     assert len({algorithm.label for algorithm in THE_TEN}) == 10
     grids = [grid for grid in EXPERIMENTS["fig2"].grids if grid.data != "wiki10-31k"]
     assert len(grids) == 6
-    assert all(len(grid.algorithms) == 11 for grid in grids)
+    more = {"rcv1-mulan": 2}  # ℓ1-AE with fixed steps: its network and its matrix
+    assert all(len(grid.algorithms) == 11 + more.get(grid.data, 0) for grid in grids)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
