@@ -62,7 +62,7 @@ def recovery_enough() -> str:
 
 
 def _of_the_paper() -> Iterator[dict[str, Any]]:
-    """The paper's cells with ℓ1-min pos and default parameters, or fixed steps; certificate training has its own rows."""
+    """The paper's cells with ℓ1-min pos, by default or with fixed steps; certificate training has its own rows."""
     for row in stored("paper", "key"):
         if row["status"] != "done" or row["decoder"] != "l1-pos":
             continue

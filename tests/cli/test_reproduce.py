@@ -147,6 +147,8 @@ def test_report_reads_the_rows_of_a_folder(folder, tmp_path):
         (("reproduce", "fig2", "--encoders", "l1-ae"), "no cell has the encoder 'l1-ae': did you mean 'l1ae'"),
         (("reproduce", "fig2", "--encoders", ""), "--encoders names nothing: known are gaussian"),
         (("reproduce", "fig2", "--data-sets", ","), "--data-sets names nothing: known are synthetic1"),
+        (("reproduce", "fig2", "--quick", "--data-sets", "amazn"), "did you mean 'amazon'"),
+        (("reproduce", "table2"), "did you mean table2-left or table2-right"),
         (("reproduce", "fig2", "--from", "rows.jsonl"), "--from is where the keys of rows are looked up"),
         (("reproduce", "fig2", "--fit-seconds", "-3"), "--fit-seconds must be more than 0, got -3"),
         (("reproduce", "0123456789ab", "fig2"), "a key says all of its cell: name keys alone"),

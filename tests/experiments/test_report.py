@@ -133,7 +133,7 @@ def test_quick_rows_are_not_mixed_with_full_ones():
 def test_nothing_is_missing_in_silence(rows):
     said = dict(unmeasured(EXPERIMENTS["fig2"], rows))
     assert any(reason.startswith("not applicable: no model") for reason in said)
-    assert "not run: l1ae on wiki10-31k" in said
+    assert "not run: ℓ1-AE + ℓ1-min pos on wiki10-31k, m = 100" in said
 
 
 def test_curves_show_every_data_set_and_the_papers_values(rows):

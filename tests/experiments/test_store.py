@@ -70,6 +70,32 @@ def test_a_row_that_is_of_no_cell_is_refused_by_name(store):
         read_rows([store.path])
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"status": "donne"}, "status 'donne' is none of done, not applicable, failed, missing"),
+        ({"status": FAILED}, "it is failed, but gives no reason"),
+        ({"params": []}, r"params is \[\]"),
+        ({"m": "ten"}, "m is 'ten'"),
+        ({"exact": 97}, "exact is 97"),
+        ({"rmse": float("nan")}, "rmse is nan"),
+    ],
+)
+def test_a_row_that_somebody_has_damaged_is_refused_with_what_is_wrong(store, changed, told):
+    row = Cell("toy", "gaussian", 10, "l1-pos").as_row() | {"status": DONE, "exact": 0.97} | changed
+    store.path.parent.mkdir()
+    store.path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(ValueError, match=rf"the row {row['key']} of .* is damaged \({told}\): remove that line"):
+        read_rows([store.path])
+
+
+def test_a_line_that_is_no_row_is_refused_with_its_number(store):
+    store.path.parent.mkdir()
+    store.path.write_text('{"key": "a"}\n[1, 2]\n')
+    with pytest.raises(ValueError, match=r"line 2 of .*results\.jsonl is no row: remove that line"):
+        store.rows()
+
+
 def test_a_row_that_json_cannot_say_is_refused_and_nothing_is_written(store):
     store.append({"key": "a", "status": DONE})
     with pytest.raises(ValueError, match="not JSON compliant"):

@@ -39,7 +39,7 @@ def rows_with(keys: Sequence[str], source: Path) -> list[Row]:
     rows = {row["key"]: row for row in read_rows([source])}
     for key in keys:
         if key not in rows:
-            raise ValueError(f"{source} has no row with the key {key}: name its file with --from.")
+            raise ValueError(f"{source} has no row with the key {key}: name the file that has it with --from.")
     return [rows[key] for key in dict.fromkeys(keys)]
 
 
@@ -83,7 +83,8 @@ def _check_data(names: Sequence[str], experiments: Sequence[Experiment], quick: 
             remedy = f"leave out --quick, or name {' or '.join(here)}" if quick else "add --quick"
             raise ValueError(f"only the {'full' if quick else 'quick'} form has {name!r}: {remedy}.")
         if name not in here:
-            raise ValueError(f"no table or figure that was named has the data set {name!r}: {did_you_mean(name, here)}")
+            hint = did_you_mean(name, tuple(dict.fromkeys(here + there)))
+            raise ValueError(f"no table or figure that was named has the data set {name!r}: {hint}")
 
 
 def figures(stored: Row, now: Row) -> dict[str, tuple[float, float]]:

@@ -138,10 +138,14 @@ def _chosen(
 
     if not any(map(is_key, names)):
         if source is not None:
-            raise ValueError("--from is where the keys of rows are looked up: name keys, or leave it out.")
+            raise ValueError(
+                "--from is where the keys of rows are looked up: name keys, of 12 hexadecimal digits, or leave it out."
+            )
         return cells_named(names, **({"quick": False} | selection)), []
     if not all(map(is_key, names)) or selection:
-        raise ValueError("a key says all of its cell: name keys alone, without options that select cells.")
+        raise ValueError(
+            "a key says all of its cell: name keys alone, without tables, figures or options that select cells."
+        )
     rows = rows_with(names, source or out / RESULTS)
     return [Cell.from_row(row) for row in rows], rows
 

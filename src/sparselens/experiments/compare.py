@@ -185,10 +185,14 @@ def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = Fal
         if point not in done:
             text = f"{row['status']}: {_short(row['reason'])}"
             reasons[text] = reasons.get(text, 0) + 1
-    for cell in wanted.values():
+    left: dict[str, list[str]] = {}
+    for cell in sorted(wanted.values(), key=lambda cell: cell.m):
         if cell.seed == 0:
-            text = f"not run: {cell.encoder} on {cell.data}"
-            reasons[text] = reasons.get(text, 0) + 1
+            label = known[cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder]
+            left.setdefault(f"{label} on {cell.data}", []).append(f"{cell.m}")
+    reasons |= {
+        f"not run: {what}" + ("" if ms == ["0"] else f", m = {', '.join(ms)}"): len(ms) for what, ms in left.items()
+    }
     yield from sorted(reasons.items())
 
 

@@ -122,7 +122,7 @@ _CLAIMS_FIXED = tuple(
     Claim(f"{text} ({said})", better.label, tuple(x.label for x in than), metric=metric)
     for metric, said in (("exact", "exact"), ("rmse", "RMSE"))
     for text, better, than in (
-        ("ℓ1-AE (fixed steps) + ℓ1-min pos is the best of the paper's ten", a.L1AE_FIXED_L1, a.THE_TEN),
+        ("ℓ1-AE (fixed steps) + ℓ1-min pos beats all of the paper's ten", a.L1AE_FIXED_L1, a.THE_TEN),
         ("certificate training is at least as good as ℓ1-AE (fixed steps)", a.CERTIFICATE, (a.L1AE_FIXED_L1,)),
     )
 )
@@ -418,7 +418,9 @@ def find(name: str) -> list[Experiment]:
     if name == "all":
         return list(EXPERIMENTS.values())
     if name not in EXPERIMENTS:
-        close = difflib.get_close_matches(name.lower().replace("_", "-"), EXPERIMENTS, n=3, cutoff=0.4)
+        plain = name.lower().replace("_", "-")
+        close = [known for known in EXPERIMENTS if known.startswith(plain)]
+        close = close or difflib.get_close_matches(plain, EXPERIMENTS, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known are all, {', '.join(EXPERIMENTS)}."
         raise ValueError(f"the paper has no {name!r}: {hint}")
     return [EXPERIMENTS[name]]

@@ -333,12 +333,12 @@ def contents(sections: Sequence[Section]) -> Table:
     lines = []
     for section in sections:
         told = [verdict for verdict in section.verdicts if verdict != NOT_RUN]
-        good = sum(verdict in (AGREES, BETTER) for verdict in told)
+        good, better = told.count(AGREES), told.count(BETTER)
         lines.append(
             [
                 section.experiment.id,
                 section.experiment.title,
-                f"{good} of {len(told)}" if told else "",
+                f"{good} of {len(told)}" + (f", {better} better" if better else "") if told else "",
                 f"{sum(section.claims)} of {len(section.claims)}" if section.claims else "",
                 str(section.n_rows),
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -17,6 +18,8 @@ from sparselens._version import __version__
 Row = dict[str, Any]
 DONE, NOT_APPLICABLE, FAILED, MISSING = "done", "not applicable", "failed", "missing"
 _NEEDED = ("status", "data", "encoder", "m", "decoder", "seed", "params", "sizes", "n_test")  # of a row of a cell
+_FRACTIONS = ("exact", "exact_1e6", "certified", "unique", "support_f1", "p1", "p3", "p5")
+_AMOUNTS = ("rmse", "mean_error", "fit_seconds", "decode_seconds", "m", "seed")
 TIMINGS = ("fit_seconds", "decode_seconds", "date", "from_cache")  # what may differ between two runs of one cell
 
 
@@ -96,8 +99,27 @@ def read_rows(paths: Iterable[Path]) -> list[Row]:
             for row in _read(file):
                 if lacking := [name for name in _NEEDED if name not in row]:
                     raise ValueError(f"the row {row['key']} of {file} has no {', '.join(lacking)}: remove that line.")
+                if damage := _damage(row):
+                    raise ValueError(f"the row {row['key']} of {file} is damaged ({damage}): remove that line.")
                 latest[row["key"]] = row
     return list(latest.values())
+
+
+def _damage(row: Row) -> str | None:
+    """What no run has written, or None."""
+    known = (DONE, NOT_APPLICABLE, FAILED, MISSING)
+    if row["status"] not in known:
+        return f"status {row['status']!r} is none of {', '.join(known)}"
+    if row["status"] != DONE and not isinstance(row.get("reason"), str):
+        return f"it is {row['status']}, but gives no reason"
+    if not isinstance(row["params"], dict):
+        return f"params is {row['params']!r}"
+    for name in _FRACTIONS + _AMOUNTS:
+        value = row.get(name, 0)
+        number = isinstance(value, (int, float)) and math.isfinite(value) and value >= 0
+        if value is not None and not (number and (name in _AMOUNTS or value <= 1)):
+            return f"{name} is {value!r}"
+    return None
 
 
 def table(rows: Iterable[Row]) -> list[Row]:
@@ -132,7 +154,9 @@ def _read(path: Path) -> Iterator[Row]:
                 row = json.loads(line)
             except ValueError:
                 raise ValueError(f"line {number} of {path} is not JSON: remove that line, or the file.") from None
-            if isinstance(row, dict) and "key" in row:
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number} of {path} is no row: remove that line, or the file.")
+            if "key" in row:
                 yield row
 
 
