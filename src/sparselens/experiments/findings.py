@@ -99,8 +99,8 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "0.76).",
     ),
     "depth-search": (
-        "The search stopped at T = 30 and kept T = 25: best validation losses of 0.0244, 0.0183, 0.0162, 0.0141, 0.0138 "
-        "and 0.0189 at T = 5, 10, ..., 30.",
+        "The search stopped at T = 30 and kept T = 25: best validation losses of 0.0244, 0.0183, 0.0162, 0.0141, "
+        "0.0138 and 0.0189 at T = 5, 10, ..., 30.",
     ),
     "orthogonality": (
         "At m = 10 λ = 0.1 and 1 hurt, as the paper says; λ = 0.01 is at the lower end of the seeds without. At m = 20 "
