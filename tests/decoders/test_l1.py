@@ -483,6 +483,27 @@ def test_a_row_that_goes_back_again_and_again_stays_within_its_arrays(monkeypatc
     assert max(widest) == 0  # full, as rows were before they went beyond it, and no fuller
 
 
+@pytest.mark.parametrize("engine", [SmallPathEngine, LazyPathEngine])
+def test_no_column_is_twice_in_a_support_even_where_a_row_is_given_up(engine):
+    # Columns that had left more than once were candidates more than once: supports grew larger than the rank, and were
+    # written into the answer of the next row.
+    rng = np.random.default_rng(318)
+    m, d = 20, 60
+    apart = np.linspace(0, 1, m)[:, None] - np.linspace(0, 1, d)[None]
+    A = np.exp(-((apart / rng.uniform(0.05, 0.4)) ** 2))
+    X = np.zeros((6, d))
+    for row in X:
+        row[rng.choice(d, m // 2, replace=False)] = rng.random(m // 2)
+    Y = X @ A.T
+    path = engine(A, positive=True, target=d).patient()
+    for most in (30, 60, 90, 120, 150):
+        path.problem = path.problem._replace(inner=2, first_events=64, max_steps=most)
+        found = path.solve(Y / np.linalg.norm(Y, axis=1, keepdims=True)).x
+        assert found.indptr[-1] == len(found.indices) == len(found.data)
+        for a, b in itertools.pairwise(found.indptr):
+            assert len(set(found.indices[a:b])) == b - a <= path.problem.most
+
+
 def test_what_an_engine_could_not_compute_is_uncertified_and_never_nan(monkeypatch):
     """Low frequencies of a DCT, whose neighbouring columns are nearly parallel, drove a path to NaN."""
 

@@ -91,7 +91,7 @@ def _next_join(A, S, x, w, y, W, ratio, k, lam, width, signed, enough, b):
         for i in range(width):
             if ratio[i] < first:
                 first, place = ratio[i], i
-        if first >= enough:
+        if place < 0 or first >= enough:
             return BIG, -1, 1.0, 0.0
         if place == confirmed:
             break
@@ -335,7 +335,7 @@ def advance(problem, row):
             return_to(problem, row, last_valid(problem, row, t, before))
             _look_at_working_set(problem, row)  # with the residual of that breakpoint
             ended = False
-        elif n[DONE] >= n[EVENTS] or n[SIZE] == 0 or row.f[LAM] < _FRESH * row.past_lam[0]:
+        elif n[DONE] >= n[EVENTS] or n[SIZE] == 0 or not row.f[LAM] >= _FRESH * row.past_lam[0]:  # also where it is NaN
             return ended
         if ended or not room or n[WIDTH] == len(row.W):
             return ended

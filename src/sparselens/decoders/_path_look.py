@@ -149,7 +149,10 @@ def choose(problem, row):
         known = mark[W[i]]
         if known != 1 and (known == 2 or (abs(o[i]) if problem.signed else o[i]) >= level):
             near[n_inner], c[n_inner], row.closed[n_inner] = W[i], o[i], np.float32(0.0)
+            mark[W[i]] = 1  # once: W has a column that left more than once as often, and the support must not
             n_inner += 1
+    for i in range(n_inner):
+        mark[near[i]] = 0
     for a in range(row.n[SIZE]):
         mark[S[a]] = 0
     for i in range(row.n[OVERLOOKED]):
