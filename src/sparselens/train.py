@@ -15,6 +15,7 @@ else, so that another loss, another optimiser or validation by an exact decoder 
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import time
@@ -246,6 +247,7 @@ class Team:
             return cls()
         if not dist.is_initialized():
             dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+            atexit.register(_leave_the_team)
         return cls(dist.get_rank(), dist.get_world_size())
 
     def share(self, order: torch.Tensor, batch_size: int) -> tuple[torch.Tensor, list[int], list[float]]:
@@ -280,6 +282,12 @@ class Team:
             answers = answers.cuda()
         dist.all_reduce(answers)
         return bool(answers.item() > 0)
+
+
+def _leave_the_team() -> None:
+    """A process that ends while threads of gloo still run is aborted, now and then."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def check_seeded(random_state: Any, checkpoint: Any) -> None:
