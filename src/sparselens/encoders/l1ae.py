@@ -48,7 +48,7 @@ class L1AE(TrainedEncoder, LinearEncoder):
         falls by less than the fraction `depth_tol`. 0 leaves ``relu(AᵀAx)``.
     step_rule : "beta/t", "free" or "fixed"
         One trained β, T trained steps that start at β/t, or steps β/t that stay as they are. Trained ones count by
-        their magnitude. With tens of thousands of columns a small fixed β lets A learn a thousand times faster.
+        their magnitude. On RCV1, with 47,236 columns, a small fixed β lets A learn at a rate a thousand times larger.
     norm : "affine", "batch" or "none"
         What ends a block. "affine", a trained γ∘x/√1.001 + b, is what the authors' code computes where the paper
         says batch normalisation; true batch statistics ("batch") do not train at the paper's learning rates.
