@@ -198,9 +198,9 @@ def l1ae_together() -> str:
 
 def amazon_panel() -> str:
     """What the Amazon panel of figure 2 took: trainings that were done at once are counted once."""
-    wanted = {cell.key for cell in cells_of(find("fig2"), data=["amazon"])}
-    points = {Cell.from_row(row).point: row for row in stored("paper", "key") if row["data"] == "amazon"}
-    rows = [row for point, row in points.items() if _full(point).key in wanted and row["status"] == "done"]
+    wanted = {cell.point for cell in cells_of(find("fig2"), data=["amazon"])}
+    rows = [row for row in stored("paper", "key") if Cell.from_row(row).point in wanted and row["status"] == "done"]
+    every = max(row["n_rows"] for row in rows)
     lines, trained, decoded = [], 0.0, 0.0
     for encoder in dict.fromkeys(row["encoder"] for row in rows):
         mine = [row for row in rows if row["encoder"] == encoder]
@@ -211,19 +211,13 @@ def amazon_panel() -> str:
         seconds = sum(row["decode_seconds"] for row in mine)
         where = " and ".join(sorted({_hardware(row) for row in mine}, reverse=True))
         fewest = min(row["n_rows"] for row in mine)
-        n_rows = "all" if fewest == 6554 else f"{fewest:,} or more"
-        counts = f"{len({row['m'] for row in mine})}", f"{len({(row['m'], row['decoder']) for row in mine})}"
-        lines.append([encoder, counts[0], f"{sum(fits.values()):.0f}", counts[1], n_rows, f"{seconds:.0f}", where])
+        n_rows = "all" if fewest == every else f"{fewest:,} or more"
+        n_fits, n_cells = str(len({row["m"] for row in mine})), str(len(mine))
+        lines.append([encoder, n_fits, f"{sum(fits.values()):.0f}", n_cells, n_rows, f"{seconds:.0f}", where])
         trained, decoded = trained + sum(fits.values()), decoded + seconds
     lines.append(["together", "", f"{trained:.0f}", "", "", f"{decoded:.0f}", ""])
     header = ["encoder", "fits", "seconds to train", "cells", "test rows", "seconds to decode", "on"]
     return markdown(header, lines)
-
-
-def _full(point: tuple[Any, ...]) -> Cell:
-    """The cell on all test rows."""
-    data, encoder, params, m, seed, decoder = point
-    return Cell(data, encoder, m, decoder, seed=seed, params=params)
 
 
 def _mean(values: list[float], form: str, zero: str = "0") -> str:

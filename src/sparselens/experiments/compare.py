@@ -189,7 +189,7 @@ def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = Fal
     for cell in sorted(wanted.values(), key=lambda cell: cell.m):
         if cell.seed == 0:
             label = known[cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder]
-            left.setdefault(f"{label} on {cell.data}", []).append(f"{cell.m}")
+            left.setdefault(f"{label} on {cell.data}", []).append(str(cell.m))
     reasons |= {
         f"not run: {what}" + ("" if ms == ["0"] else f", m = {', '.join(ms)}"): len(ms) for what, ms in left.items()
     }

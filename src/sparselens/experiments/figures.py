@@ -42,13 +42,13 @@ def style(label: str, position: int) -> dict[str, Any]:
         line = "-."
     if "DCT" in label:
         colour, marker = "#66A61E", "d"
-    hollow = {"markerfacecolor": "none"} if "(fixed steps)" in label else {}
     return {
         "color": colour,
         "marker": marker,
+        "markerfacecolor": "none" if "(fixed steps)" in label else colour,
         "linestyle": line,
         "zorder": 3 if matrix in ("Certificate", "ℓ1-AE") else 2,
-    } | hollow
+    }
 
 
 def curves(
