@@ -186,11 +186,12 @@ def _column_dot(G: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
 
 def fused(function: Callable[..., Any], x: torch.Tensor, *, dynamic: bool = False) -> Callable[..., Any]:
     """The function as one kernel where `x` lies on a GPU and Triton is there; `dynamic`: for shapes that change."""
-    return _compiled(function, dynamic) if COMPILE and x.device.type == "cuda" and _has_triton() else function
+    return _compiled(function, dynamic) if COMPILE and x.device.type == "cuda" and has_triton() else function
 
 
 @functools.cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
+    """Whether kernels can be compiled for a GPU."""
     return find_spec("triton") is not None
 
 

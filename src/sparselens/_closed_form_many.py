@@ -1,13 +1,13 @@
 """`_closed_form` for many networks of one shape at once, in a form that fills a GPU.
 
 Every tensor has one more axis in front, and the formulas are those of that module, block by block: with many networks
-one block fills a GPU, and what belongs to it stays in its cache. Two more things make it fast:
+one block fills a GPU, and what belongs to it stays in its cache.
 
-* The d columns may be cut into c parts of w columns (`cut`, `joined`): each part is treated like a network of its own,
-  and only y, p_t and q_t, which are sums over columns, are added up over the parts. One wide network then gives as
-  many independent products as c narrow ones. Columns of zeros that fill the last part stay zeros.
-* Products may be taken in float16 (`low`), added up in float32: ten bits of mantissa as in TF32, at twice the rate.
-  Signs are exact in it, the entries of A, p_t and q_t are far inside its range, and G is kept free of the factor 2/n.
+The d columns may be cut into c parts of w columns (`cut`, `joined`): each part is treated like a network of its own,
+and only y, p_t and q_t, which are sums over columns, are added up over the parts. One wide network then gives as many
+independent products as c narrow ones. Columns of zeros that fill the last part stay zeros.
+
+`_closed_form_triton` does the same on a GPU with float16 and with kernels of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ def losses_and_gradients(
     b: torch.Tensor,
     *,
     final_relu: bool = True,
-    low: torch.dtype | None = None,
     buffers: Buffers | None = None,
 ) -> tuple[torch.Tensor, Gradients]:
     """The mean over each network's batch of ‖x̂ − x‖², and its gradient by that network's parameters.
@@ -59,8 +58,6 @@ def losses_and_gradients(
     A, B : tensors of shape (K·c, m, w)
     alpha : tensor of shape (K, T)
     g, b : tensors of shape (K·c, T, w)
-    low : dtype, optional
-        In which products are taken; that of A where left out.
 
     Returns
     -------
@@ -68,35 +65,56 @@ def losses_and_gradients(
     gradients : Gradients
         In the shapes of the arguments.
     """
-    buffers, low = buffers or Buffers(), low or A.dtype
+    buffers = buffers or Buffers()
     (Kc, n, w), (m, (K, T)) = X.shape, (A.shape[1], alpha.shape)
     c = Kc // K
-    A_low, like = A.to(low), A.new_empty(0, dtype=low)
-    y = _spread(_gathered(_product(X.to(low), A_low.mT), c), c).to(low)
-    S = _aligned(buffers, T, (Kc, n, w), like)
-    P = buffers("projections", (T, Kc, n, m), like)
-    G = iterate(y, A, B, alpha, g, b, S, P, low=low)
-    loss = _fused(_residual_, A)(G, X, final_relu).view(K, c).sum(1) / n
-    factor = 2.0 / n  # G is half the gradient of the sum: its entries stay near those of X
-    G_low = G.to(low)
+    y = _gathered(torch.bmm(X, A.mT), c)
+    S = _aligned(buffers, T, (Kc, n, w), A)
+    P = buffers("projections", (T, Kc, n, m), A)
+    G = _iterate(y, A, B, alpha, g, b, S, P)
+    loss = _fused(residual_, A)(G, X, final_relu).view(K, c).sum(1) / n
 
-    W = torch.ones(Kc, T + 1, w, dtype=A.dtype, device=A.device)
-    if T:
-        W[:, :T] = torch.cumprod(g.flip(1), 1).flip(1)
-    first = _product(y.mT, G_low)
+    W = remaining(g)
+    first = torch.bmm(_spread(y, c).mT, G)
     dA, dB = torch.zeros_like(A), first * W[:, :1]
     differences = torch.empty_like(g)  # Σ (G∘(p_t B − s_t))
-    q_first = _spread(_gathered(_product(G_low, (B * W[:, :1]).to(low).mT), c), c)
+    q_first = _spread(_gathered(torch.bmm(G, (B * W[:, :1]).mT), c), c)
     step = alpha.repeat_interleave(c, 0)
     for t in range(T):
         v, a = W[:, t, None], step[:, t, None, None]
-        PG = _product(P[t].mT, G_low)
-        differences[:, t] = _fused(_difference, A)(B, PG, G_low, S[t])
-        scaled = _fused(_add_weighted, A)(dB, PG, B, v, a, low)
-        q = q_first if t == 0 else _spread(_gathered(_product(G_low, scaled.mT), c), c)
-        _add_product_(dA, (q * a).to(low).mT, S[t])
-    _add_product_(dA, q_first.to(low).mT, X.to(low))
+        PG = torch.bmm(P[t].mT, G)
+        differences[:, t] = _fused(_difference, A)(B, PG, G, S[t])
+        scaled = _fused(_add_weighted, A)(dB, PG, B, v, a)
+        q = q_first if t == 0 else _spread(_gathered(torch.bmm(G, scaled.mT), c), c)
+        dA.baddbmm_((q * a).mT, S[t])
+    dA.baddbmm_(q_first.mT, X)
+    return loss, gradients(dA, dB, B, alpha, g, b, W, G, first, differences)
 
+
+def remaining(g: torch.Tensor) -> torch.Tensor:
+    """w_t of every block, and 1 behind the last: (K·c, T + 1, w)."""
+    W = g.new_ones(len(g), g.shape[1] + 1, g.shape[2])
+    if g.shape[1]:
+        W[:, :-1] = torch.cumprod(g.flip(1), 1).flip(1)
+    return W
+
+
+def gradients(
+    dA: torch.Tensor,
+    dB: torch.Tensor,
+    B: torch.Tensor,
+    alpha: torch.Tensor,
+    g: torch.Tensor,
+    b: torch.Tensor,
+    W: torch.Tensor,
+    G: torch.Tensor,
+    first: torch.Tensor,
+    differences: torch.Tensor,
+) -> Gradients:
+    """All of them, from those by A and B, yᵀG and Σ (G∘(p_t B − s_t)); G is half the gradient of the sum."""
+    (K, T), n = alpha.shape, G.shape[1]
+    c = len(g) // K
+    step = alpha.repeat_interleave(c, 0)
     total = G.sum(1)
     running = (B * first).sum(1)  # Σ (G∘x_t), from t = 1 on
     dots = torch.empty_like(g)  # Σ (G∘z_t)
@@ -105,11 +123,23 @@ def losses_and_gradients(
         running = torch.addcmul(b[:, t] * total, g[:, t], dots[:, t])
     by_alpha = (W[:, :T] * differences).sum(2).view(K, c, T).sum(1)
     by_g, by_b = W[:, 1:] * dots, W[:, 1:] * total[:, None]
-    return loss, Gradients(*(value.mul_(factor) for value in (dA, dB, by_alpha, by_g, by_b)))
+    return Gradients(*(value.mul_(2.0 / n) for value in (dA, dB, by_alpha, by_g, by_b)))
 
 
 @torch.no_grad()
-def iterate(
+def predict(
+    X: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    alpha: torch.Tensor,
+    g: torch.Tensor,
+    b: torch.Tensor,
+) -> torch.Tensor:
+    """x_{T+1} (K·c, n, w) of the rows X."""
+    return _iterate(_gathered(torch.bmm(X, A.mT), len(A) // len(alpha)), A, B, alpha, g, b)
+
+
+def _iterate(
     y: torch.Tensor,
     A: torch.Tensor,
     B: torch.Tensor,
@@ -118,19 +148,12 @@ def iterate(
     b: torch.Tensor,
     S: Sequence[torch.Tensor] | None = None,
     P: Sequence[torch.Tensor] | None = None,
-    *,
-    low: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """x_{T+1} (K·c, n, w) for measurements y (K·c, n, m), the same in all parts of a network.
-
-    The signs s_t are left in S and the p_t in P, where given.
-    """
-    low = low or A.dtype
+    """x_{T+1} (K·c, n, w) for measurements y (K, n, m); the signs s_t are left in S and the p_t in P, where given."""
     (K, T), Kc = alpha.shape, len(A)
     c = Kc // K
-    A_low, B_low = A.to(low), B.to(low)
-    x = _product(y.to(low), B_low)
-    S = [torch.empty_like(x, dtype=low)] * T if S is None else S
+    x = torch.bmm(_spread(y, c), B)
+    S = [torch.empty_like(x)] * T if S is None else S
     # Block t begins with the affine map that ends block t − 1: then one pass does all that is elementwise.
     g = torch.cat([torch.ones_like(x[:, :1]), g], 1)
     b = torch.cat([torch.zeros_like(x[:, :1]), b], 1)
@@ -138,26 +161,11 @@ def iterate(
     for t in range(T):
         a = step[:, t, None, None]
         _fused(_shrink, A)(x, g[:, t, None], b[:, t, None], a, S[t])
-        p = _spread(_gathered(_product(S[t], A_low.mT), c), c)
+        p = _spread(_gathered(torch.bmm(S[t], A.mT), c), c)
         if P is not None:
             P[t].copy_(p)
-        _add_product_(x, (p * a).to(low), B_low)
+        x.baddbmm_(p * a, B)
     return torch.addcmul(b[:, T, None], x, g[:, T, None])
-
-
-def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Batched a·b, added up and returned in float32 where the factors are float16."""
-    if a.dtype == torch.float16:
-        return torch.bmm(a, b, out_dtype=torch.float32)
-    return torch.bmm(a, b)
-
-
-def _add_product_(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    """out ← out + a·b."""
-    if a.dtype == torch.float16:
-        torch.baddbmm(out, a, b, out_dtype=torch.float32, out=out)
-    else:
-        out.baddbmm_(a, b)
 
 
 def _gathered(p: torch.Tensor, c: int) -> torch.Tensor:
@@ -191,18 +199,18 @@ def _shrink(x: torch.Tensor, g: torch.Tensor, b: torch.Tensor, alpha: torch.Tens
 
 def _difference(B: torch.Tensor, PG: torch.Tensor, G: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     """Σ (G∘(pB − s)) over the rows, by the recursion over m rows."""
-    return (B * PG).sum(1) - (G.float() * s.float()).sum(1)
+    return (B * PG).sum(1) - (G * s).sum(1)
 
 
 def _add_weighted(
-    dB: torch.Tensor, PG: torch.Tensor, B: torch.Tensor, w: torch.Tensor, alpha: torch.Tensor, low: torch.dtype
+    dB: torch.Tensor, PG: torch.Tensor, B: torch.Tensor, w: torch.Tensor, alpha: torch.Tensor
 ) -> torch.Tensor:
-    """dB ← dB + α PG∘w, in place; B∘w as `low`."""
+    """dB ← dB + α PG∘w, in place; B∘w."""
     dB.copy_(dB + alpha * w * PG)
-    return (B * w).to(low)
+    return B * w
 
 
-def _residual_(v: torch.Tensor, X: torch.Tensor, final_relu: bool) -> torch.Tensor:
+def residual_(v: torch.Tensor, X: torch.Tensor, final_relu: bool) -> torch.Tensor:
     """Turn v into the gradient of ``‖x̂ − x‖²/2`` by v and return Σ ‖x̂ − x‖² of each network and part."""
     residual = torch.relu(v) - X if final_relu else v - X
     v.copy_(residual * (v > 0) if final_relu else residual)

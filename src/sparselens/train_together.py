@@ -25,10 +25,20 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from sparselens._batches import DenseBatch, SparseRows, cuts
 from sparselens._checkpoint import Checkpoint
-from sparselens._closed_form import Buffers
-from sparselens._closed_form_many import cut, iterate, joined, losses_and_gradients
+from sparselens import _closed_form_many
+from sparselens._closed_form import Buffers, has_triton
+from sparselens._closed_form_many import cut, joined
 from sparselens.recovery import TrainingDivergedError
-from sparselens.train import Callback, Event, History, Settings, epoch_order, matmul_precision, precision_on
+from sparselens.train import (
+    Callback,
+    Event,
+    History,
+    Settings,
+    epoch_order,
+    make_optimizer,
+    matmul_precision,
+    precision_on,
+)
 from sparselens.unroll import BATCH_SCALE, UnrolledNetwork, direction
 
 _TILES = 264  # of 128 rows and columns, that keep a GPU of 132 processors busy
@@ -338,7 +348,11 @@ class _SignForm:
         on_gpu = device.type == "cuda"
         # torch 2.8 is the first that adds up products of float16 in float32
         new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
-        self._low = torch.float16 if half and on_gpu and new else torch.float32
+        self._closed_form: Any = _closed_form_many
+        if half and on_gpu and new and has_triton():
+            from sparselens import _closed_form_triton
+
+            self._closed_form = _closed_form_triton
         # Products of tall matrices leave most of a GPU idle where they have few tiles.
         tiles = K * -(-m // 128)
         self.parts = parts or (max(1, min(-(-_TILES // tiles), d // _NARROWEST)) if on_gpu else 1)
@@ -357,8 +371,8 @@ class _SignForm:
         return value if value.ndim < 3 else joined(value.flatten(0, 1), self.parts)
 
     def losses_and_gradients(self, p: Tensors, X: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
-        losses, grads = losses_and_gradients(
-            X, *self._arguments(p), final_relu=self._template.final_relu, low=self._low, buffers=self._buffers
+        losses, grads = self._closed_form.losses_and_gradients(
+            X, *self._arguments(p), final_relu=self._template.final_relu, buffers=self._buffers
         )
         out = {"A": grads.A, "B": grads.B} if "B" in p else {"A": grads.A + grads.B}
         if "step" in p:
@@ -370,12 +384,7 @@ class _SignForm:
         return losses, {name: value.view_as(p[name]) for name, value in out.items()}
 
     def predict(self, p: Tensors, X: torch.Tensor) -> torch.Tensor:
-        A, *rest = self._arguments(p)
-        c = self.parts
-        y = torch.bmm(X, A.mT)
-        if c > 1:
-            y = y.view(-1, c, *y.shape[1:]).sum(1).repeat_interleave(c, 0)
-        x = iterate(y, A, *rest, low=self._low)
+        x = self._closed_form.predict(X, *self._arguments(p))
         return torch.relu_(x) if self._template.final_relu else x
 
     def forget(self) -> None:
@@ -504,7 +513,7 @@ def _scores(stack: Stack, data: list[int], held_out: SparseRows, n: int, size: i
 
 
 def _optimizer(method: type[torch.optim.Optimizer], stack: Stack, rate: float) -> torch.optim.Optimizer:
-    return method(list(stack.parameters.values()), lr=rate)
+    return make_optimizer(method, list(stack.parameters.values()), rate)
 
 
 def _with_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> torch.optim.Optimizer:

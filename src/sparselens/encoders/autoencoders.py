@@ -21,7 +21,7 @@ from sparselens._validation import FloatArray, check_choice, check_count, check_
 from sparselens.decoders.base import BaseDecoder
 from sparselens.decoders.unrolled import FeedForwardDecoder, UnrolledDecoder
 from sparselens.encoders.base import BaseEncoder, LinearEncoder, hold_out, training_identity
-from sparselens.train import Event, History, Settings, Task, check_seeded, choose_device, train
+from sparselens.train import Event, History, Settings, Task, check_seeded, choose_device, make_optimizer, train
 from sparselens.unroll import UnrolledNetwork, truncated_normal
 
 
@@ -82,7 +82,7 @@ class Reconstruction(Task):
         return float(total) / self.X_valid.n_rows
 
     def optimizer(self) -> torch.optim.Optimizer:
-        return self.method(self.module.parameters(), lr=self.learning_rate)
+        return make_optimizer(self.method, list(self.module.parameters()), self.learning_rate)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,259 @@
+"""`_closed_form_many` with kernels of its own, for GPUs: products of float16, added up in float32.
+
+The closed form is bound by memory: what is as large as a batch, x and the signs, should be read and written once a
+block. Three kernels see to that, and the products that are left are those of the vendor's library:
+
+* `_step` takes one whole step: the product p_t B, the affine map, the sign and the shrinking, in one pass over x.
+* `_projections` gives all q_t = (G∘w_t) Bᵀ: G is scaled on its way into the product and never written scaled.
+* `_columns` gives p_tᵀG of a few columns for one t after the other, and adds up what is asked of it: ∂L/∂B and
+  Σ (G∘(p_t B − s_t)). None of the matrices p_tᵀG is written.
+
+Float16 has ten bits of mantissa, as TF32 has, at twice the rate. Signs are exact in it, the entries of A, p_t and q_t
+are far inside its range, and G is kept free of the factor 2/n.
+
+Networks lie as in `_closed_form_many`: matrices as (K·c, rows, w), what is equal in all parts of a network as (K, ...).
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from sparselens._closed_form import Buffers, Gradients, fused
+from sparselens._closed_form_many import gradients, remaining, residual_
+
+_ROWS, _COLUMNS, _DEPTH = 128, 64, 64  # of a tile, and of the factors that are multiplied at a time
+_LEAST = 16  # sides of a product on tensor cores
+
+
+@torch.no_grad()
+def losses_and_gradients(
+    X: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    alpha: torch.Tensor,
+    g: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    final_relu: bool = True,
+    low: torch.dtype = torch.float16,
+    buffers: Buffers | None = None,
+) -> tuple[torch.Tensor, Gradients]:
+    """As `_closed_form_many.losses_and_gradients`; `low` is the type of the factors of products."""
+    buffers = buffers or Buffers()
+    (Kc, n, w), (K, T), m = X.shape, alpha.shape, A.shape[1]
+    c = Kc // K
+    like = A.new_empty(0, dtype=low)
+    A_low, X_low = A.to(low), X.to(low)
+    B_low = A_low if B is A else B.to(low)
+    y = _summed(_product(X_low, A_low.mT), K).to(low)
+    S = buffers("signs", (Kc, T, n, w), like)
+    P = buffers("projections", (K, T, n, m), like)
+    G = _iterate(y, A_low, B_low, alpha, g, b, S, P, out=buffers("iterate", (Kc, n, w), A))
+    loss = fused(residual_, A, dynamic=True)(G, X, final_relu).view(K, c).sum(1) / n
+    G_low, W = G.to(low), remaining(g)
+
+    first = _product(_each_part(y, c).mT, G_low)
+    dA, dB, differences = torch.zeros_like(A), torch.empty_like(A), torch.empty_like(g)
+    if T:
+        Q = buffers("backprojections", (K, T, n, m), like)
+        grid = (_tiles(n, _ROWS) * _tiles(m, _side(m)), T, K)
+        _projections[grid](
+            G_low, B_low, W, alpha, Q, n, c, T, m, w, ROWS=_ROWS, SIDE=_side(m), COLUMNS=_COLUMNS, num_warps=8
+        )  # fmt: skip
+        of_rows = B.new_empty(_tiles(m, _side(m)), *g.shape)
+        grid = (_tiles(w, _COLUMNS), len(of_rows), Kc)
+        _columns[grid](
+            G_low, S, P, B, W, alpha, dB, of_rows, Kc, n, c, T, m, w, DEPTH=_DEPTH, SIDE=_side(m), COLUMNS=_COLUMNS,
+            num_warps=8,
+        )  # fmt: skip
+        torch.sum(of_rows, 0, out=differences)
+        dB.addcmul_(first, W[:, :1])
+        Q, S = Q.view(K, T * n, m), S.view(K, c, T * n, w)
+        if c == 1:
+            dA = _product(Q.mT, S[:, 0])
+        else:
+            for k in range(K):
+                dA[k * c : (k + 1) * c] = _product(Q[k].mT.expand(c, m, T * n), S[k])
+    else:
+        dB = first
+    q = _each_part(_summed(_product(G_low, (B * W[:, :1]).to(low).mT), K).to(low), c)
+    dA += _product(q.mT, X_low)
+    return loss, gradients(dA, dB, B, alpha, g, b, W, G, first, differences)
+
+
+@torch.no_grad()
+def predict(
+    X: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    alpha: torch.Tensor,
+    g: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    low: torch.dtype = torch.float16,
+) -> torch.Tensor:
+    """x_{T+1} (K·c, n, w) of the rows X."""
+    A_low = A.to(low)
+    y = _summed(_product(X.to(low), A_low.mT), len(alpha)).to(low)
+    return _iterate(y, A_low, A_low if B is A else B.to(low), alpha, g, b)
+
+
+def _iterate(
+    y: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    alpha: torch.Tensor,
+    g: torch.Tensor,
+    b: torch.Tensor,
+    S: torch.Tensor | None = None,
+    P: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """x_{T+1} (K·c, n, w) for measurements y (K, n, m); y, A and B have the type in which products are taken.
+
+    The signs s_t are left in S (K·c, T, n, w) and the p_t in P (K, T, n, m), where given.
+    """
+    (K, T), (Kc, m, w), n = alpha.shape, A.shape, y.shape[1]
+    x = torch.empty(Kc, n, w, dtype=g.dtype, device=y.device) if out is None else out
+    S = A.new_empty(Kc, 1, n, w).expand(Kc, T, n, w) if S is None else S
+    P = y.new_empty(K, 1, n, m).expand(K, T, n, m) if P is None else P
+    grid = (_tiles(w, _COLUMNS), _tiles(n, _ROWS), Kc)
+    p = y
+    for t in range(T + 1):
+        # Block t begins with the affine map that ends block t − 1: then one pass does all that is elementwise.
+        before, now = max(t - 1, 0), min(t, max(T - 1, 0))
+        signs = S[:, now] if T else x
+        _step[grid](
+            x, signs, p, B, g[:, before] if T else x, b[:, before] if T else x, alpha[:, before] if T else x,
+            alpha[:, now] if T else x, n, Kc // K, p.stride(0), signs.stride(0), g.stride(0), alpha.stride(0), m, w,
+            FIRST=t == 0, LAST=t == T, ROWS=_ROWS, COLUMNS=_COLUMNS, DEPTH=min(_DEPTH, _side(m)), num_warps=8,
+        )  # fmt: skip
+        if t < T:
+            p = P[:, t]
+            p.copy_(_summed(_product(signs, A.mT), K))
+    return x
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Batched a·b, added up and returned in float32 where the factors are float16."""
+    return torch.bmm(a, b, out_dtype=torch.float32) if a.dtype == torch.float16 else torch.bmm(a, b)
+
+
+def _summed(p: torch.Tensor, K: int) -> torch.Tensor:
+    """The sum over the parts of each network, (K·c, n, m) to (K, n, m)."""
+    return p if len(p) == K else p.view(K, -1, *p.shape[1:]).sum(1)
+
+
+def _each_part(p: torch.Tensor, c: int) -> torch.Tensor:
+    """The same for every part, (K, n, m) to (K·c, n, m)."""
+    return p if c == 1 else p.repeat_interleave(c, 0)
+
+
+def _tiles(length: int, side: int) -> int:
+    return -(-length // side)
+
+
+def _side(m: int) -> int:
+    """The rows of B in a tile."""
+    return max(_LEAST, min(128, 1 << (m - 1).bit_length()))
+
+
+@triton.jit
+def _step(
+    x, signs, p, B, g, b, alpha_before, alpha, n, c, p_stride, s_stride, g_stride, alpha_stride,
+    m: tl.constexpr, w: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """x ← x + αpB, the end of one step; v ← g∘x + b; signs ← sign(v); x ← v − α·sign(v), the beginning of the next.
+
+    The first call has p = y and x ← pB in the place of the end, the last one ends with v.
+    """
+    part = tl.program_id(2).to(tl.int64)
+    net = part // c
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    there = (rows[:, None] < n) & (columns[None, :] < w)
+    at = rows[:, None] * w + columns[None, :]
+    v = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for start in range(0, m, DEPTH):
+        k = start + tl.arange(0, DEPTH)
+        left = tl.load(p + net * p_stride + rows[:, None] * m + k[None, :], (rows[:, None] < n) & (k[None, :] < m), 0.0)
+        right = tl.load(
+            B + part * m * w + k[:, None] * w + columns[None, :], (k[:, None] < m) & (columns[None, :] < w), 0.0
+        )
+        v = tl.dot(left, right, v)
+    if not FIRST:
+        v = tl.load(x + part * n * w + at, there, 0.0) + tl.load(alpha_before + net * alpha_stride) * v
+        gain = tl.load(g + part * g_stride + columns, columns < w, 0.0)
+        v = v * gain[None, :] + tl.load(b + part * g_stride + columns, columns < w, 0.0)[None, :]
+    if not LAST:
+        sign = tl.where(v > 0, 1.0, 0.0) - tl.where(v < 0, 1.0, 0.0)
+        tl.store(signs + part * s_stride + at, sign.to(signs.dtype.element_ty), there)
+        v = v - tl.load(alpha + net * alpha_stride) * sign
+    tl.store(x + part * n * w + at, v, there)
+
+
+@triton.jit
+def _projections(
+    G, B, W, alpha, Q, n: tl.constexpr, c: tl.constexpr, T: tl.constexpr, m: tl.constexpr, w: tl.constexpr,
+    ROWS: tl.constexpr, SIDE: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Q[k, t] ← α_t (G∘w_t) Bᵀ, summed over the parts of network k."""
+    across: tl.constexpr = (m + SIDE - 1) // SIDE
+    net, t = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    rows = tl.program_id(0) // across * ROWS + tl.arange(0, ROWS)
+    k = tl.program_id(0) % across * SIDE + tl.arange(0, SIDE)
+    q = tl.zeros((ROWS, SIDE), dtype=tl.float32)
+    for i in range(c):
+        part = net * c + i
+        for start in range(0, w, COLUMNS):
+            columns = start + tl.arange(0, COLUMNS)
+            some = columns[None, :] < w
+            left = tl.load(G + part * n * w + rows[:, None] * w + columns[None, :], (rows[:, None] < n) & some, 0.0)
+            right = tl.load(B + part * m * w + k[:, None] * w + columns[None, :], (k[:, None] < m) & some, 0.0)
+            weight = tl.load(W + (part * (T + 1) + t) * w + columns, columns < w, 0.0)
+            scaled = (left.to(tl.float32) * weight[None, :]).to(left.dtype)
+            q = tl.dot(scaled, tl.trans(right), q)
+    q = q * tl.load(alpha + net * T + t)
+    at = ((net * T + t) * n + rows[:, None]) * m + k[None, :]
+    tl.store(Q + at, q.to(Q.dtype.element_ty), (rows[:, None] < n) & (k[None, :] < m))
+
+
+@triton.jit
+def _columns(
+    G, S, P, B, W, alpha, dB, differences, parts,
+    n: tl.constexpr, c: tl.constexpr, T: tl.constexpr, m: tl.constexpr, w: tl.constexpr,
+    DEPTH: tl.constexpr, SIDE: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """dB ← Σ_t α_t (p_tᵀG)∘w_t, and for every t the part of Σ (G∘(p_t B − s_t)) that these rows of B have."""
+    part, tile = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    net = part // c
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    k = tile * SIDE + tl.arange(0, SIDE)
+    some = columns < w
+    there = (k[:, None] < m) & some[None, :]
+    at = part * m * w + k[:, None] * w + columns[None, :]
+    decoder = tl.load(B + at, there, 0.0)
+    total = tl.zeros((SIDE, COLUMNS), dtype=tl.float32)
+    for t in range(T):
+        product = tl.zeros((SIDE, COLUMNS), dtype=tl.float32)
+        signed = tl.zeros((COLUMNS,), dtype=tl.float32)
+        for start in range(0, n, DEPTH):
+            rows = start + tl.arange(0, DEPTH)
+            inside = (rows[:, None] < n) & some[None, :]
+            batch = tl.load(G + part * n * w + rows[:, None] * w + columns[None, :], inside, 0.0)
+            p = tl.load(
+                P + ((net * T + t) * n + rows[:, None]) * m + k[None, :], (rows[:, None] < n) & (k[None, :] < m), 0.0
+            )
+            product = tl.dot(tl.trans(p), batch, product)
+            if tile == 0:
+                signs = tl.load(S + ((part * T + t) * n + rows[:, None]) * w + columns[None, :], inside, 0.0)
+                signed += tl.sum(batch.to(tl.float32) * signs.to(tl.float32), 0)
+        weight = tl.load(W + (part * (T + 1) + t) * w + columns, some, 0.0)
+        total += product * (tl.load(alpha + net * T + t) * weight)[None, :]
+        difference = tl.sum(decoder * product, 0) - signed
+        tl.store(differences + ((tile * parts + part) * T + t) * w + columns, difference, some)
+    tl.store(dB + at, total, there)
