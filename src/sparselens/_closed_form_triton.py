@@ -1,12 +1,13 @@
 """`_closed_form_many` with kernels of its own, for GPUs: products of float16, added up in float32.
 
 The closed form is bound by memory: what is as large as a batch, x and the signs, should be read and written once a
-block. Three kernels see to that, and the products that are left are those of the vendor's library:
+block. These kernels see to that, and the products that are left are those of the vendor's library:
 
 * `_step` takes one whole step: the product p_t B, the affine map, the sign and the shrinking, in one pass over x.
 * `_projections` gives all q_t = (G∘w_t) Bᵀ: G is scaled on its way into the product and never written scaled.
 * `_columns` gives p_tᵀG of a few columns for one t after the other, and adds up what is asked of it: ∂L/∂B and
-  Σ (G∘(p_t B − s_t)). None of the matrices p_tᵀG is written.
+  Σ (G∘(p_t B)). None of the matrices p_tᵀG is written.
+* `_dots` gives Σ (G∘s_t), with the signs read once.
 
 Float16 has ten bits of mantissa, as TF32 has, at twice the rate. Signs are exact in it, the entries of A, p_t and q_t
 are far inside its range, and G is kept free of the factor 2/n.
@@ -23,8 +24,10 @@ import triton.language as tl
 from sparselens._closed_form import Buffers, Gradients, fused
 from sparselens._closed_form_many import gradients, remaining, residual_
 
-_ROWS, _COLUMNS, _DEPTH = 128, 64, 64  # of a tile, and of the factors that are multiplied at a time
-_LEAST = 16  # sides of a product on tensor cores
+# Sides of tiles, as they were the fastest on an H200.
+_COLUMNS = 64
+_ROWS, _FEWER, _DEPTH = 128, 64, 256  # of a batch: in most kernels, in `_step`, and that `_columns` holds at a time
+_MOST, _LEAST = 128, 16  # of the rows of B; tensor cores multiply no fewer
 
 
 @torch.no_grad()
@@ -58,17 +61,17 @@ def losses_and_gradients(
     dA, dB, differences = torch.zeros_like(A), torch.empty_like(A), torch.empty_like(g)
     if T:
         Q = buffers("backprojections", (K, T, n, m), like)
-        grid = (_tiles(n, _ROWS) * _tiles(m, _side(m)), T, K)
-        _projections[grid](
-            G_low, B_low, W, alpha, Q, n, c, T, m, w, ROWS=_ROWS, SIDE=_side(m), COLUMNS=_COLUMNS, num_warps=8
-        )  # fmt: skip
-        of_rows = B.new_empty(_tiles(m, _side(m)), *g.shape)
-        grid = (_tiles(w, _COLUMNS), len(of_rows), Kc)
+        side, depth = _side(m), min(_DEPTH, _power(n))
+        grid = (_tiles(n, _ROWS) * _tiles(m, side), T, K)
+        _projections[grid](G_low, B_low, W, alpha, Q, n, c, T, m, w, ROWS=_ROWS, SIDE=side, COLUMNS=_COLUMNS)
+        parts_of = g.new_empty(_tiles(n, depth), _tiles(m, side), *g.shape)
+        grid = (_tiles(w, _COLUMNS), _tiles(m, side), Kc)
         _columns[grid](
-            G_low, S, P, B, W, alpha, dB, of_rows, Kc, n, c, T, m, w, DEPTH=_DEPTH, SIDE=_side(m), COLUMNS=_COLUMNS,
-            num_warps=8,
+            G_low, P, B, W, alpha, dB, parts_of, Kc, n, c, T, m, w, DEPTH=depth, SIDE=side, COLUMNS=_COLUMNS,
+            num_stages=1,
         )  # fmt: skip
-        torch.sum(of_rows, 0, out=differences)
+        _dots[_tiles(w, _COLUMNS), T, Kc](G_low, S, differences, n, T, w, ROWS=_ROWS, COLUMNS=_COLUMNS)
+        torch.sub(parts_of.sum((0, 1)), differences, out=differences)
         dB.addcmul_(first, W[:, :1])
         Q, S = Q.view(K, T * n, m), S.view(K, c, T * n, w)
         if c == 1:
@@ -118,22 +121,23 @@ def _iterate(
     """
     (K, T), (Kc, m, w), n = alpha.shape, A.shape, y.shape[1]
     x = torch.empty(Kc, n, w, dtype=g.dtype, device=y.device) if out is None else out
-    S = A.new_empty(Kc, 1, n, w).expand(Kc, T, n, w) if S is None else S
+    if not T:  # the kernel is given what it does not read
+        alpha, g, b, S = alpha.new_zeros(K, 1), g.new_ones(Kc, 1, w), b.new_zeros(Kc, 1, w), None
+    S = A.new_empty(Kc, 1, n, w).expand(Kc, max(T, 1), n, w) if S is None else S
     P = y.new_empty(K, 1, n, m).expand(K, T, n, m) if P is None else P
-    grid = (_tiles(w, _COLUMNS), _tiles(n, _ROWS), Kc)
+    grid = (_tiles(w, _COLUMNS), _tiles(n, _FEWER), Kc)
     p = y
     for t in range(T + 1):
         # Block t begins with the affine map that ends block t − 1: then one pass does all that is elementwise.
         before, now = max(t - 1, 0), min(t, max(T - 1, 0))
-        signs = S[:, now] if T else x
         _step[grid](
-            x, signs, p, B, g[:, before] if T else x, b[:, before] if T else x, alpha[:, before] if T else x,
-            alpha[:, now] if T else x, n, Kc // K, p.stride(0), signs.stride(0), g.stride(0), alpha.stride(0), m, w,
-            FIRST=t == 0, LAST=t == T, ROWS=_ROWS, COLUMNS=_COLUMNS, DEPTH=min(_DEPTH, _side(m)), num_warps=8,
+            x, S[:, now], p, B, g[:, before], b[:, before], alpha[:, before], alpha[:, now], n, Kc // K,
+            p.stride(0), S.stride(0), g.stride(0), alpha.stride(0), m, w, FIRST=t == 0, LAST=t == T,
+            ROWS=_FEWER, COLUMNS=_COLUMNS, SIDE=min(_FEWER, _side(m)),
         )  # fmt: skip
         if t < T:
             p = P[:, t]
-            p.copy_(_summed(_product(signs, A.mT), K))
+            p.copy_(_summed(_product(S[:, t], A.mT), K))
     return x
 
 
@@ -158,14 +162,19 @@ def _tiles(length: int, side: int) -> int:
 
 def _side(m: int) -> int:
     """The rows of B in a tile."""
-    return max(_LEAST, min(128, 1 << (m - 1).bit_length()))
+    return min(_MOST, _power(m))
+
+
+def _power(length: int) -> int:
+    """The power of two from `length` on with which tensor cores can work."""
+    return max(_LEAST, 1 << (length - 1).bit_length())
 
 
 @triton.jit
 def _step(
     x, signs, p, B, g, b, alpha_before, alpha, n, c, p_stride, s_stride, g_stride, alpha_stride,
     m: tl.constexpr, w: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
     """x ← x + αpB, the end of one step; v ← g∘x + b; signs ← sign(v); x ← v − α·sign(v), the beginning of the next.
 
@@ -178,8 +187,8 @@ def _step(
     there = (rows[:, None] < n) & (columns[None, :] < w)
     at = rows[:, None] * w + columns[None, :]
     v = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    for start in range(0, m, DEPTH):
-        k = start + tl.arange(0, DEPTH)
+    for start in range(0, m, SIDE):
+        k = start + tl.arange(0, SIDE)
         left = tl.load(p + net * p_stride + rows[:, None] * m + k[None, :], (rows[:, None] < n) & (k[None, :] < m), 0.0)
         right = tl.load(
             B + part * m * w + k[:, None] * w + columns[None, :], (k[:, None] < m) & (columns[None, :] < w), 0.0
@@ -224,11 +233,11 @@ def _projections(
 
 @triton.jit
 def _columns(
-    G, S, P, B, W, alpha, dB, differences, parts,
+    G, P, B, W, alpha, dB, differences, parts,
     n: tl.constexpr, c: tl.constexpr, T: tl.constexpr, m: tl.constexpr, w: tl.constexpr,
     DEPTH: tl.constexpr, SIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """dB ← Σ_t α_t (p_tᵀG)∘w_t, and for every t the part of Σ (G∘(p_t B − s_t)) that these rows of B have."""
+    """dB ← Σ_t α_t (p_tᵀG)∘w_t, and for every t what these rows of B and of G give to Σ (G∘(p_t B))."""
     part, tile = tl.program_id(2).to(tl.int64), tl.program_id(1)
     net = part // c
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -238,22 +247,35 @@ def _columns(
     at = part * m * w + k[:, None] * w + columns[None, :]
     decoder = tl.load(B + at, there, 0.0)
     total = tl.zeros((SIDE, COLUMNS), dtype=tl.float32)
-    for t in range(T):
-        product = tl.zeros((SIDE, COLUMNS), dtype=tl.float32)
-        signed = tl.zeros((COLUMNS,), dtype=tl.float32)
-        for start in range(0, n, DEPTH):
-            rows = start + tl.arange(0, DEPTH)
-            inside = (rows[:, None] < n) & some[None, :]
-            batch = tl.load(G + part * n * w + rows[:, None] * w + columns[None, :], inside, 0.0)
+    for i in range((n + DEPTH - 1) // DEPTH):
+        rows = i * DEPTH + tl.arange(0, DEPTH)
+        batch = tl.load(
+            G + part * n * w + rows[:, None] * w + columns[None, :], (rows[:, None] < n) & some[None, :], 0.0
+        )
+        out = differences + ((i * tl.num_programs(1) + tile) * parts + part) * T * w + columns
+        for t in range(T):
             p = tl.load(
                 P + ((net * T + t) * n + rows[:, None]) * m + k[None, :], (rows[:, None] < n) & (k[None, :] < m), 0.0
             )
-            product = tl.dot(tl.trans(p), batch, product)
-            if tile == 0:
-                signs = tl.load(S + ((part * T + t) * n + rows[:, None]) * w + columns[None, :], inside, 0.0)
-                signed += tl.sum(batch.to(tl.float32) * signs.to(tl.float32), 0)
-        weight = tl.load(W + (part * (T + 1) + t) * w + columns, some, 0.0)
-        total += product * (tl.load(alpha + net * T + t) * weight)[None, :]
-        difference = tl.sum(decoder * product, 0) - signed
-        tl.store(differences + ((tile * parts + part) * T + t) * w + columns, difference, some)
+            product = tl.dot(tl.trans(p), batch)
+            weight = tl.load(W + (part * (T + 1) + t) * w + columns, some, 0.0)
+            total += product * (tl.load(alpha + net * T + t) * weight)[None, :]
+            tl.store(out + t * w, tl.sum(decoder * product, 0), some)
     tl.store(dB + at, total, there)
+
+
+@triton.jit
+def _dots(
+    G, S, out, n: tl.constexpr, T: tl.constexpr, w: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
+    """out[:, t] ← Σ (G∘s_t)."""
+    part, t = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    dots = tl.zeros((COLUMNS,), dtype=tl.float32)
+    for start in range(0, n, ROWS):
+        rows = start + tl.arange(0, ROWS)
+        there = (rows[:, None] < n) & (columns[None, :] < w)
+        batch = tl.load(G + part * n * w + rows[:, None] * w + columns[None, :], there, 0.0)
+        signs = tl.load(S + ((part * T + t) * n + rows[:, None]) * w + columns[None, :], there, 0.0)
+        dots += tl.sum(batch.to(tl.float32) * signs.to(tl.float32), 0)
+    tl.store(out + (part * T + t) * w + columns, dots, columns < w)

@@ -45,6 +45,7 @@ _TILES = 264  # of 128 rows and columns, that keep a GPU of 132 processors busy
 _NARROWEST = 1024  # columns of a part
 _RANGE = 2.0**-8, 2.0**8  # of the largest entry of the rows with which float16 neither overflows nor loses digits
 _ALIGNED = 8  # float16 numbers in 16 bytes: other rows multiply at a fraction of the speed
+_LINES = 64  # columns of float16 in 128 bytes, which memory gives at once
 _LEAVE = 0.7  # the stack is made smaller when so many of its networks, or fewer, are still trained
 Tensors = dict[str, torch.Tensor]
 
@@ -267,7 +268,8 @@ class Stack:
         self._penalty = torch.tensor(penalties, dtype=torch.float32, device=device)
         self._penalised = any(penalties)
         self._m = torch.tensor([len(one["A"]) if "A" in one else 0 for one in named], device=device)
-        self._recorded: dict[int, _Recorded] = {}
+        self._inputs: dict[int, torch.Tensor] = {}  # where batches of n rows lie for what was recorded
+        self._recorded: dict[tuple[str, int], _Recorded] = {}
 
     @property
     def parts(self) -> int:
@@ -276,31 +278,25 @@ class Stack:
     def zeros(self, n_rows: int) -> torch.Tensor:
         """Where the next batches of all networks are written: zeros of shape (n_rows, columns)."""
         n = n_rows // len(self._penalty)
-        if n in self._recorded and self._form.parts == 1:
-            return self._recorded[n].X.zero_().view(n_rows, -1)
+        if n in self._inputs and self._form.parts == 1:
+            return self._inputs[n].zero_().view(n_rows, -1)
         return torch.zeros(n_rows, self._form.columns, device=self._penalty.device)
 
     def put_gradients(self, X: torch.Tensor) -> torch.Tensor:
         """Each network's loss on its batch of X (K, n, columns), and the gradients where an optimiser finds them."""
-        if X.device.type == "cuda":
-            n = X.shape[1]
-            if n not in self._recorded:
-                self._recorded[n] = _Recorded(self._losses_and_gradients, cut(X, self._form.parts))
-            losses, gradients = self._recorded[n](X)
-        else:
-            losses, gradients = self._losses_and_gradients(cut(X, self._form.parts))
+        losses, gradients = self._apply(self._losses_and_gradients, X)
         for name, value in self.parameters.items():
             value.grad = gradients[name]
         return losses
 
     def predict(self, X: torch.Tensor) -> torch.Tensor:
         """x̂ (K, n, columns)."""
-        with torch.no_grad():
-            return joined(self._form.predict(self.parameters, cut(X, self._form.parts)), self._form.parts)
+        return joined(self._apply(self._predict, X), self._form.parts)
 
     def keep(self, places: list[int]) -> None:
         """Go on with the networks at these places alone."""
         self._recorded.clear()
+        self._inputs.clear()
         self._form.forget()
         self.parameters = {name: value.detach()[places].requires_grad_() for name, value in self.parameters.items()}
         self._penalty, self._m = self._penalty[places], self._m[places]
@@ -316,6 +312,7 @@ class Stack:
             if name not in state or state[name].shape[1:] != value.shape[1:]:
                 raise ValueError(f"{name} has another shape")
         self._recorded.clear()
+        self._inputs.clear()
         self._form.forget()
         self.parameters = {name: state[name].clone().requires_grad_() for name in self.parameters}
         self._penalty, self._m = state["penalty"], state["rows"]
@@ -323,6 +320,24 @@ class Stack:
     def unpack(self, value: torch.Tensor) -> torch.Tensor:
         """The parameters of one network (1, ...), as it has them but for the padding."""
         return self._form.unpack(value)[0]
+
+    def _apply(self, function: Callable[[torch.Tensor], Any], X: torch.Tensor) -> Any:
+        """The function of a batch X (K, n, columns); on a GPU it is recorded once and replayed."""
+        if X.device.type != "cuda":
+            return function(cut(X, self._form.parts))
+        (K, n, columns), c = X.shape, self._form.parts
+        if n not in self._inputs:
+            self._inputs[n] = X.new_empty(K * c, n, columns // c)
+        if X.data_ptr() != self._inputs[n].data_ptr():  # not written there
+            self._inputs[n].view(K, c, n, -1).copy_(X.view(K, n, c, -1).transpose(1, 2))
+        key = function.__name__, n
+        if key not in self._recorded:
+            self._recorded[key] = _Recorded(function, self._inputs[n])
+        return self._recorded[key]()
+
+    @torch.no_grad()
+    def _predict(self, X: torch.Tensor) -> torch.Tensor:
+        return self._form.predict(self.parameters, X)
 
     def _losses_and_gradients(self, X: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         losses, gradients = self._form.losses_and_gradients(self.parameters, X)
@@ -356,7 +371,7 @@ class _SignForm:
         # Products of tall matrices leave most of a GPU idle where they have few tiles.
         tiles = K * -(-m // 128)
         self.parts = parts or (max(1, min(-(-_TILES // tiles), d // _NARROWEST)) if on_gpu else 1)
-        multiple = self.parts * (_ALIGNED if on_gpu else 1)
+        multiple = self.parts * (_LINES if on_gpu else 1)
         self.columns = -(-d // multiple) * multiple
 
     def pack(self, value: torch.Tensor) -> torch.Tensor:
@@ -457,24 +472,20 @@ class _Prediction(nn.Module):
 
 
 class _Recorded:
-    """A function of batches of one shape, recorded once as a CUDA graph and replayed."""
+    """A function of what lies in X, recorded once as a CUDA graph and replayed."""
 
-    def __init__(self, function: Callable[[torch.Tensor], tuple[torch.Tensor, Tensors]], X: torch.Tensor) -> None:
-        self.X = X.clone()
+    def __init__(self, function: Callable[[torch.Tensor], Any], X: torch.Tensor) -> None:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # memory is set aside and kernels are compiled before the recording
             for _ in range(3):
-                function(self.X)
+                function(X)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._out = function(self.X)
+            self._out = function(X)
 
-    def __call__(self, X: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
-        if X.data_ptr() != self.X.data_ptr():  # not written there
-            (K, n, columns), w = X.shape, self.X.shape[2]
-            self.X.view(K, -1, n, w).copy_(X.view(K, n, columns // w, w).transpose(1, 2))
+    def __call__(self) -> Any:
         self._graph.replay()
         return self._out
 
