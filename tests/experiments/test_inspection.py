@@ -73,6 +73,11 @@ def test_counts_have_whole_numbers_on_their_axis():
         assert all(tick == round(tick) for tick in drawn.axes[0].get_xticks())
 
 
+def test_a_recovery_curve_of_a_single_m_has_its_tick_alone():
+    rows = [{"encoder": label, "m": 20, "exact": 0.5, "rmse": 0.3} for label in ("Gaussian", "PCA")]
+    assert [axis.get_xticks().tolist() for axis in plots.recovery_curve(rows).axes] == [[20], [20]]
+
+
 def test_the_legend_of_the_recovery_curve_covers_no_curve():
     rows = [{"encoder": name, "m": m, "exact": 0.5, "rmse": 0.5} for name in ("Certificate", "PCA") for m in (1, 2)]
     drawn = plots.recovery_curve(rows)

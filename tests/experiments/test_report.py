@@ -147,6 +147,26 @@ def test_curves_show_every_data_set_and_the_papers_values(rows):
     assert len(stars) == 7  # the second table, both decoders at m = 10, 30, 50, and m = 20
 
 
+def test_points_of_a_single_m_stand_side_by_side_at_its_tick():
+    experiment = EXPERIMENTS["fig3-right"]
+    cells = cells_of([experiment])
+    alone = [made_up(cell) for cell in cells if cell.m == 80]
+    curve = [made_up(cell) for cell in cells if cell.m != 80 and not cell.params]
+    (axis,) = curves(experiment, alone).axes
+    assert axis.get_xticks().tolist() == [80]
+    x = [line.get_xdata()[0] for line in axis.lines if line.get_marker() in "osD^v<>PXhdp*"]
+    assert len(set(x)) == 6
+    assert sum(x) / 6 == pytest.approx(80)
+    text = "stand side by side"
+    assert text in to_markdown(build([experiment], alone))
+    assert text in to_markdown(build([experiment], alone + curve))
+    assert text not in to_markdown(build([experiment], alone[:1] + curve))
+    (axis,) = curves(experiment, alone + curve).axes
+    assert all(tick == int(tick) for tick in axis.get_xticks())
+    (drawn,) = (line for line in axis.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 6)
+    assert drawn.get_xdata()[2] == 60  # a curve stays where it was
+
+
 def test_rows_that_failed_are_told_whatever_their_m():
     cell = Cell("synthetic1", "gaussian", 33, "l1-pos", n_test=5)
     failed = cell.as_row() | {"status": "failed", "reason": "ValueError: no"}

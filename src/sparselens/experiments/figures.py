@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sparselens.experiments.compare import Summary, rows_of, summarise
+from sparselens.experiments.compare import Place, Summary, rows_of, summarise
 from sparselens.experiments.paper import NAMES
-from sparselens.experiments.plots import STYLE, THEMES, themed
+from sparselens.experiments.plots import STYLE, THEMES, themed, tick_whole
 from sparselens.experiments.spec import Experiment
 from sparselens.experiments.store import Row
 
@@ -55,8 +55,7 @@ def curves(
     experiment: Experiment, rows: Sequence[Row], metric: str = "exact", *, quick: bool = False, theme: str = "light"
 ) -> Any:
     """One panel a data set: a metric against m, mean and standard deviation over seeds, the paper's values as stars."""
-    summary = summarise(rows_of(experiment, rows, quick=quick), metric)
-    summary = {place: one for place, one in summary.items() if shown(place[1], metric)}
+    summary = _shown(experiment, rows, metric, quick)
     sets = [
         name
         for name in dict.fromkeys(g.data for g in experiment.select(quick=quick))
@@ -74,19 +73,24 @@ def curves(
         for axis in axes.flat[len(sets) :]:
             axis.set_visible(False)
         handles: dict[str, Any] = {}
+        aside = _aside(summary, labels)
         for axis, data in zip(axes.flat, sets, strict=False):
+            every = sorted({m for name, _, m in summary if name == data})
+            step, ticks = (every[-1] - every[0] or 10) / 30, set(every)
             for position, label in enumerate(labels):
                 points = {m: one for (name, other, m), one in summary.items() if (name, other) == (data, label)}
+                shift = step * aside.get((data, label), 0.0)
                 if points:
-                    every = sorted({m for name, _, m in summary if name == data})
-                    handles[label] = _line(axis, every, points, factor, style(label, position))
+                    handles[label] = _line(axis, every, points, factor, style(label, position), shift)
                 for one in experiment.published:
                     if (one.data, one.algorithm, one.metric) == (data, label, metric):
                         colour = style(label, position)["color"]
+                        ticks.add(one.m)
                         handles["the paper"] = axis.plot(
-                            one.m, factor * one.value, marker="*", markersize=13, linestyle="none",
+                            one.m + shift, factor * one.value, marker="*", markersize=13, linestyle="none",
                             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.3, zorder=5,
                         )[0]  # fmt: skip
+            tick_whole(axis, ticks)
             axis.set_title(NAMES.get(data, data), fontsize=10.5)
             axis.set(ylim=(-3, 103) if metric == "exact" else (-0.03, _HIGHEST))
         for line in axes:
@@ -105,6 +109,29 @@ def curves(
         return figure
 
 
+def _shown(experiment: Experiment, rows: Sequence[Row], metric: str, quick: bool) -> dict[Place, Summary]:
+    summary = summarise(rows_of(experiment, rows, quick=quick), metric)
+    return {place: one for place, one in summary.items() if shown(place[1], metric)}
+
+
+def _aside(summary: dict[Place, Summary], labels: Sequence[str]) -> dict[tuple[str, str], float]:
+    """(data set, algorithm) -> steps beside its m, for algorithms of a single m, which would hide each other."""
+    ms: dict[tuple[str, str], list[int]] = {}
+    for data, label, m in sorted(summary, key=lambda place: labels.index(place[1])):
+        ms.setdefault((data, label), []).append(m)
+    alone: dict[tuple[str, int], list[str]] = {}
+    for (data, label), mine in ms.items():
+        if len(mine) == 1:
+            alone.setdefault((data, mine[0]), []).append(label)
+    return {(data, label): i - (len(some) - 1) / 2 for (data, _), some in alone.items() for i, label in enumerate(some)}
+
+
+def side_by_side(experiment: Experiment, rows: Sequence[Row], metric: str, *, quick: bool = False) -> bool:
+    """Whether points of a plot stand beside their m."""
+    summary = _shown(experiment, rows, metric, quick)
+    return any(_aside(summary, [label for _, label, _ in summary]).values())
+
+
 def shown(label: str, metric: str) -> bool:
     """The paper leaves out what can never be exact from plots of exact recovery."""
     return metric != "exact" or " + " in label or label.split()[0] not in _MATRIX
@@ -121,13 +148,16 @@ def out_of_frame(experiment: Experiment, rows: Sequence[Row], metric: str, *, qu
     return "; ".join(f"{label} (up to {value:.1f}, {data})" for label, (value, data) in highest.items())
 
 
-def _line(axis: Any, every: list[int], points: dict[int, Summary], factor: float, look: dict[str, Any]) -> Any:
+def _line(
+    axis: Any, every: list[int], points: dict[int, Summary], factor: float, look: dict[str, Any], shift: float
+) -> Any:
     """A line that breaks where an m was not measured."""
     x = [m for m in every if min(points) <= m <= max(points)]
     y = [factor * points[m].mean if m in points else math.nan for m in x]
     sd = [factor * (points[m].sd or 0.0) if m in points else 0.0 for m in x]
-    axis.errorbar(x, y, yerr=sd, fmt="none", ecolor=look["color"], elinewidth=1.1, capsize=2.5, alpha=0.8)
-    return axis.plot(x, y, **look)[0]
+    at = [m + shift for m in x]
+    axis.errorbar(at, y, yerr=sd, fmt="none", ecolor=look["color"], elinewidth=1.1, capsize=2.5, alpha=0.8)
+    return axis.plot(at, y, **look)[0]
 
 
 def toy(experiment: Experiment, rows: Sequence[Row], *, quick: bool = False, theme: str = "light") -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,15 @@ def style_of(label: str) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "zorder": 3 if label in ("Certificate", "ℓ1-AE") else 2}
 
 
+def tick_whole(axis: Any, ms: Iterable[int]) -> None:
+    """Ticks of an axis of m at whole numbers; a single m stands in the middle with the only tick."""
+    if len(set(ms)) == 1:
+        (m,) = set(ms)
+        axis.set(xticks=[m], xlim=(m - 5, m + 5))
+    else:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+
+
 def recovery_curve(rows: Sequence[dict[str, Any]], *, theme: str = "light") -> Any:
     """Exact fraction (left) and RMSE (right) against the number of measurements m."""
     with themed(theme) as plt:
@@ -71,6 +80,8 @@ def recovery_curve(rows: Sequence[dict[str, Any]], *, theme: str = "light") -> A
             right.plot(m, [row["rmse"] for row in mine], label=label, **style_of(label))
         left.set(xlabel="measurements m", ylabel="rows recovered exactly (%)", ylim=(-3, 103))
         right.set(xlabel="measurements m", ylabel="RMSE", ylim=(-0.02, None))
+        for axis in (left, right):
+            tick_whole(axis, [row["m"] for row in rows])
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5)  # no curve goes there
         plt.close(figure)
         return figure
@@ -116,6 +127,7 @@ def plan_curve(
                     f" m = {answer}", (answer, 40), rotation=90, ha="left", va="bottom", color=style_of(label)["color"]
                 )
         axis.set(xlabel="measurements m", ylabel="held-out rows that come back (%)", ylim=(-3, 103))
+        tick_whole(axis, [row["m"] for row in rows])
         axis.legend(loc="lower right")
         plt.close(figure)
         return figure

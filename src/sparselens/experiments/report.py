@@ -142,11 +142,13 @@ def _curves(experiment: Experiment, rows: Sequence[Row], metric: str, quick: boo
     stars = "; stars: the paper" if metric == "rmse" and experiment.published else ""
     beyond = figures.out_of_frame(experiment, rows, metric, quick=quick)
     outside = f" Beyond the frame: {beyond}." if beyond else ""
+    beside = " Points of algorithms with a single m stand side by side."
+    beside = beside if figures.side_by_side(experiment, rows, metric, quick=quick) else ""
     unshown = " What estimates and is never exact is left out." if metric == "exact" and _estimates(experiment) else ""
     return Picture(
         f"{experiment.id}-{metric}",
         lambda theme: figures.curves(experiment, rows, metric, quick=quick, theme=theme),
-        f"{experiment.title}: {what} over m; mean and standard deviation over seeds{stars}.{outside}{unshown}",
+        f"{experiment.title}: {what} over m; mean and standard deviation over seeds{stars}.{beside}{outside}{unshown}",
     )
 
 
