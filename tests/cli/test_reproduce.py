@@ -40,6 +40,18 @@ def test_one_command_writes_rows_figures_and_a_page(folder):
     assert {(row["m"], row["decoder"]) for row in rows} == {(m, d) for m in (20, 40) for d in ("cosamp", "cosamp-pos")}
 
 
+def test_a_folder_of_several_commands_has_one_page_of_all(folder, tmp_path):
+    (tmp_path / "results.jsonl").write_bytes((folder / "results.jsonl").read_bytes())
+    words = ("--quick", "--encoders", "gaussian", "--rows", 20, "--jobs", 1, "-o", tmp_path)
+    call("reproduce", "fig-toy", *words)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert [line.split(":")[0] for line in text.splitlines() if line.startswith("## ")] == [
+        "## fig-cosamp-pos",
+        "## fig-toy",
+    ]
+    assert "Not run (4 cells): Gauss + CoSaMP pos, Gauss + CoSaMP on synthetic1 (m = 10, 30)." in text
+
+
 def test_the_same_command_again_runs_nothing(folder):
     before = (folder / "results.jsonl").read_text()
     call("reproduce", "fig-cosamp-pos", "--quick", "--m", "20,40", "--rows", 40, "--no-page", "-o", folder)

@@ -14,6 +14,7 @@ from sparselens.experiments.compare import (
     DIFFERS,
     NOT_RUN,
     check_claim,
+    not_run,
     rows_of,
     spectrum,
     summarise,
@@ -23,7 +24,7 @@ from sparselens.experiments.compare import (
 from sparselens.experiments.figures import curves, out_of_frame
 from sparselens.experiments.findings import FINDINGS
 from sparselens.experiments.paper import EXPERIMENTS, cells_of, find
-from sparselens.experiments.report import build, to_html, to_markdown
+from sparselens.experiments.report import build, to_html, to_markdown, with_rows
 from sparselens.experiments.spec import Cell, Claim, Published
 
 LABELS = [cell for cell in cells_of(find("table3")) if cell.data == "bibtex"]
@@ -133,7 +134,35 @@ def test_quick_rows_are_not_mixed_with_full_ones():
 def test_nothing_is_missing_in_silence(rows):
     said = dict(unmeasured(EXPERIMENTS["fig2"], rows))
     assert any(reason.startswith("not applicable: no model") for reason in said)
-    assert "not run: ℓ1-AE + ℓ1-min pos on wiki10-31k, m = 100" in said
+    assert not_run(EXPERIMENTS["fig2"], rows) == "Not run (1 cell): ℓ1-AE + ℓ1-min pos on wiki10-31k (m = 100)."
+
+
+def test_what_was_not_run_is_one_line_that_names_algorithms_and_m():
+    experiment = EXPERIMENTS["fig-cosamp-pos"]
+    cells = cells_of([experiment], data=["synthetic1"], seeds=1)
+    some = [made_up(cell) for cell in cells if cell.m > 20 or cell.decoder == "cosamp"]
+    text = to_markdown(
+        build([experiment], [*some, *(made_up(cell) for cell in cells_of([experiment], data=["amazon"]))])
+    )
+    both = "Gauss + CoSaMP pos, Gauss + CoSaMP on synthetic2 (m = 10, 20, 30, 40, 50, 60, 70)"
+    assert f"\nNot run (16 cells): Gauss + CoSaMP pos on synthetic1 (m = 10, 20); {both}.\n" in text
+
+
+def test_an_experiment_is_shown_where_it_is_whole_or_has_rows_that_are_shown_nowhere_else():
+    def shown(*cells, named=()):
+        return [one.experiment.id for one in with_rows(build(find("all"), [made_up(cell) for cell in cells]), named)]
+
+    def cells(name, **selection):
+        return cells_of(find(name), seeds=1, data=["synthetic1"], **selection)
+
+    assert shown(*cells("fig-cosamp-pos", m=[20])) == ["fig-cosamp-pos"]  # not fig2, which has one of the two
+    assert shown(*cells("table2-left")) == ["table2-left", "table-spectrum"]  # nor here, where it has all three
+    assert shown(*cells("table2-left"), *cells("fig2")) == ["fig2", "table2-left", "table-spectrum"]
+    gaussian = [cell for cell in cells("fig2") if cell.encoder == "gaussian"]
+    assert shown(*gaussian, named=["fig2"]) == ["fig2"]
+    assert shown(*gaussian, *cells_of(find("fig-toy")), named=["fig-toy"]) == ["fig2", "fig-toy"]
+    assert shown(*gaussian, named=["fig-toy"]) == ["fig2", "fig-toy"]
+    assert shown() == []
 
 
 def test_curves_show_every_data_set_and_the_papers_values(rows):
@@ -196,7 +225,7 @@ def test_what_lies_beyond_the_frame_is_in_the_caption():
 def test_the_papers_values_are_shown_where_we_have_no_row():
     (section,) = build([EXPERIMENTS["table3"]], [])
     text = to_html([section])
-    assert "What the paper prints of EURLex-4K, Wiki10-31K, of which we have no row" in text
+    assert "What the paper prints and we have no row of" in text
     first = next(one for one in EXPERIMENTS["table3"].published if one.data == "eurlex-4k")
     assert f"<td>EURLex-4K</td><td>{first.algorithm}</td><td>{first.m}</td><td>{first.value:g}</td>" in text
 

@@ -31,26 +31,29 @@ def report(
 
     Example: sparselens report reproduced -o report
     """
-    page = write(results, out, None if only is None else split([only]), quick=quick)
+    page = write(results, out, [] if only is None else split([only]), others=only is None, quick=quick)
     typer.echo(json.dumps({"page": str(page)}) if as_json else f"Page: {page}")
 
 
-def write(results: Sequence[Path], out: Path, ids: Sequence[str] | None, *, quick: bool | None) -> Path:
-    """Write index.html, report.md and the figures; return the page's path."""
+def write(results: Sequence[Path], out: Path, ids: Sequence[str], *, others: bool, quick: bool | None) -> Path:
+    """Write index.html, report.md and the figures; return the page's path.
+
+    The page has the tables and figures that are named, and with `others` those too that have rows.
+    """
     from sparselens._files import written_whole
     from sparselens.experiments.paper import find
     from sparselens.experiments.plots import save
-    from sparselens.experiments.report import LEAD, LEAD_QUICK, build, pictures, to_html, to_markdown
+    from sparselens.experiments.report import LEAD, LEAD_QUICK, build, pictures, to_html, to_markdown, with_rows
     from sparselens.experiments.store import read_rows
 
     rows = read_rows(results)
     if not rows:
         raise ValueError(f"{', '.join(map(str, results))}: no row that `sparselens reproduce` wrote is there.")
     quick = _mostly_quick(rows) if quick is None else quick
-    experiments = list({experiment.id: experiment for name in ids or ["all"] for experiment in find(name)}.values())
-    sections = build(experiments, rows, quick=quick)
-    if ids is None:
-        sections = [section for section in sections if section.has_rows]
+    named = list(dict.fromkeys(experiment.id for name in ids for experiment in find(name)))
+    sections = with_rows(build(find("all"), rows, quick=quick), named)
+    if not others:
+        sections = [section for section in sections if section.experiment.id in named]
     lead = LEAD_QUICK if quick else LEAD
     for name, text in (("index.html", to_html(sections, lead=lead)), ("report.md", to_markdown(sections, lead=lead))):
         with written_whole(out / name) as draft:

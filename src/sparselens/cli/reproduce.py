@@ -54,7 +54,8 @@ def reproduce(
     """Run the cells of a table or figure of the paper, and write one page with the paper's values beside ours.
 
     Rows are appended to results.jsonl in the folder; what is there is not run again, so that a run that was stopped
-    goes on where it was. Keys run single cells again and print their figures beside the stored ones.
+    goes on where it was, and the page shows all that the folder has rows of. Keys run single cells again and print
+    their figures beside the stored ones.
 
     Example: sparselens reproduce fig2 --quick -o reproduced
     """
@@ -107,7 +108,7 @@ def reproduce(
     if page and not known and mine:
         from sparselens.cli.report import write
 
-        written = str(write([store.path], out, names, quick=quick))
+        written = str(write([store.path], out, names, others=True, quick=quick))
     counts = Counter(row["status"] for row in mine.values())
     again = [
         (row, mine[row["key"]]) for row in known if mine.get(row["key"]) not in (None, row)

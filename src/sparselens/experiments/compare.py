@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -33,13 +34,9 @@ class Summary:
 
 def rows_of(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> list[tuple[str, Row]]:
     """The experiment's finished rows with their algorithm's label; of two runs of a cell the one with more rows."""
-    labels = _labels_of(experiment, quick)
     best: dict[tuple[object, ...], tuple[str, Row]] = {}
-    for row in rows:
+    for label, row in own_rows(experiment, rows, quick=quick):
         if row["status"] != DONE:
-            continue
-        label = _label(labels, row)
-        if label is None:
             continue
         point = Cell.from_row(row).point
         known = best.get(point)
@@ -52,6 +49,14 @@ def rows_of(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False)
     return [pair for pair in found if (pair[1]["data"], pair[1]["m"]) in printed] or found
 
 
+def own_rows(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> list[tuple[str, Row]]:
+    """Every row of the experiment with its algorithm's label, whatever its m and its status."""
+    labels = _labels_of(experiment, quick)
+    cells = ((Cell.from_row(row), row) for row in rows)
+    pairs = ((labels.get(_made_of(cell)), row) for cell, row in cells)
+    return [(label, row) for label, row in pairs if label is not None]
+
+
 def _labels_of(experiment: Experiment, quick: bool) -> dict[tuple[object, ...], str]:
     """What a row of the experiment is made of -> the name of its algorithm."""
     return {
@@ -61,9 +66,8 @@ def _labels_of(experiment: Experiment, quick: bool) -> dict[tuple[object, ...], 
     }
 
 
-def _label(labels: dict[tuple[object, ...], str], row: Row) -> str | None:
-    cell = Cell.from_row(row)
-    return labels.get((cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder))
+def _made_of(cell: Cell) -> tuple[object, ...]:
+    return cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder
 
 
 def summarise(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summary]:
@@ -171,29 +175,32 @@ def spectrum(found: Iterable[tuple[str, Row]], metric: str) -> dict[Place, Summa
 
 
 def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> Iterator[tuple[str, int]]:
-    """Why cells have no figure, and how many: what does not apply, fails, is missing or was not run.
+    """Why cells that were tried have no figure, and how many: what does not apply, fails or is missing.
 
     Cells at other numbers of measurements than the experiment's are its own too.
     """
-    wanted = {cell.point: cell for grid in experiment.select(quick=quick) for cell in grid.cells()}
-    known = _labels_of(experiment, quick)
-    own = [(Cell.from_row(row).point, row) for row in rows if _label(known, row) is not None]
+    own = [(Cell.from_row(row).point, row) for _, row in own_rows(experiment, rows, quick=quick)]
     done = {point for point, row in own if row["status"] == DONE}
-    reasons: dict[str, int] = {}
-    for point, row in dict(own).items():  # of several runs of a cell the last one
-        wanted.pop(point, None)
-        if point not in done:
-            text = f"{row['status']}: {_short(row['reason'])}"
-            reasons[text] = reasons.get(text, 0) + 1
-    left: dict[str, list[str]] = {}
-    for cell in sorted(wanted.values(), key=lambda cell: cell.m):
-        if cell.seed == 0:
-            label = known[cell.data, cell.sizes, cell.encoder, cell.params, cell.decoder]
-            left.setdefault(f"{label} on {cell.data}", []).append(str(cell.m))
-    reasons |= {
-        f"not run: {what}" + ("" if ms == ["0"] else f", m = {', '.join(ms)}"): len(ms) for what, ms in left.items()
-    }
+    last = dict(own)  # of several runs of a cell
+    reasons = Counter(f"{row['status']}: {_short(row['reason'])}" for point, row in last.items() if point not in done)
     yield from sorted(reasons.items())
+
+
+def not_run(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> str:
+    """The cells that have no row, of the first seed, in one line; empty where there are none."""
+    tried = {Cell.from_row(row).point for _, row in own_rows(experiment, rows, quick=quick)}
+    cells = {cell.point: cell for grid in experiment.select(quick=quick) for cell in grid.cells() if cell.seed == 0}
+    left = [cell for point, cell in cells.items() if point not in tried]
+    labels = _labels_of(experiment, quick)
+    ms: dict[tuple[str, str], list[int]] = {}
+    for cell in left:
+        ms.setdefault((cell.data, labels[_made_of(cell)]), []).append(cell.m)
+    places: dict[str, list[str]] = {}
+    for (data, label), some in ms.items():
+        numbers = "" if some == [0] else f" (m = {', '.join(map(str, sorted(some)))})"
+        places.setdefault(f"on {data}{numbers}", []).append(label)
+    told = "; ".join(f"{', '.join(some)} {where}" for where, some in places.items())
+    return f"Not run ({len(left)} cell{'s' if len(left) > 1 else ''}): {told}." if left else ""
 
 
 def _short(reason: str, most: int = 160) -> str:

@@ -17,7 +17,9 @@ from sparselens.experiments.compare import (
     Summary,
     Tested,
     check_claim,
+    not_run,
     number,
+    own_rows,
     rows_of,
     spectrum,
     summarise,
@@ -29,7 +31,7 @@ from sparselens.experiments.paper import NAMES
 from sparselens.experiments.spec import Experiment, Published
 from sparselens.experiments.store import Row
 
-_SIGNS = {AGREES: "✓ agrees", BETTER: "▲ better", DIFFERS: "✗ differs", NOT_RUN: "– not run"}
+_SIGNS = {AGREES: "✓ agrees", BETTER: "▲ better", DIFFERS: "✗ differs"}
 TITLE = "The paper, reproduced"
 LEAD = (
     "Tables and figures of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019): "
@@ -73,7 +75,8 @@ class Section:
     verdicts: list[str] = field(default_factory=list)
     claims: list[bool] = field(default_factory=list)
     n_rows: int = 0
-    has_rows: bool = False  # also of cells that failed or do not apply
+    keys: set[str] = field(default_factory=set)  # of its rows, also of those that failed or do not apply
+    whole: bool = False  # every algorithm has rows on one of the data sets
 
 
 def build(experiments: Sequence[Experiment], rows: Sequence[Row], *, quick: bool = False) -> list[Section]:
@@ -81,8 +84,28 @@ def build(experiments: Sequence[Experiment], rows: Sequence[Row], *, quick: bool
     return [_section(experiment, rows, quick) for experiment in experiments]
 
 
+def with_rows(sections: Sequence[Section], named: Sequence[str] = ()) -> list[Section]:
+    """The sections that are named, and the others that have rows.
+
+    Experiments share rows, so that a run of one leaves parts of others. One that is not named is left out where it
+    lacks an algorithm on each of its data sets and has no row that is not shown without it.
+    """
+    shown = {one.experiment.id: one for one in sections if one.experiment.id in named or one.whole}
+    for one in sorted(sections, key=lambda one: len(one.keys), reverse=True):
+        if one.keys and not any(one.keys <= other.keys for other in shown.values()):
+            shown[one.experiment.id] = one
+    return [one for one in sections if one.experiment.id in shown]
+
+
 def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Section:
     section = Section(experiment)
+    own = own_rows(experiment, rows, quick=quick)
+    section.keys = {row["key"] for _, row in own}
+    tried = {(row["data"], label) for label, row in own}
+    section.whole = any(
+        all((grid.data, algorithm.label) in tried for algorithm in grid.algorithms)
+        for grid in experiment.select(quick=quick)
+    )
     found = rows_of(experiment, rows, quick=quick)
     section.n_rows = len(found)
     section.blocks.append(f"{'The paper shows' if experiment.in_paper else 'Not in the paper'}: {experiment.shows}.")
@@ -119,11 +142,11 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
     section.blocks += experiment.notes
     if experiment.id in FINDINGS and not quick:
         section.blocks += [_WHOSE, list(FINDINGS[experiment.id])]
-    reasons = list(unmeasured(experiment, rows, quick=quick))
-    section.has_rows = bool(found) or any(not reason.startswith(NOT_RUN) for reason, _ in reasons)
-    missing = [f"{reason} ({_counted(n, 'cell')})" for reason, n in reasons]
+    missing = [f"{reason} ({_counted(n, 'cell')})" for reason, n in unmeasured(experiment, rows, quick=quick)]
     if missing:
         section.blocks += ["Not measured:", missing]
+    if left := not_run(experiment, rows, quick=quick):
+        section.blocks.append(left)
     return section
 
 
@@ -160,23 +183,23 @@ def _estimates(experiment: Experiment) -> bool:
 def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
     """The paper's values, ours, the difference, the verdict, and where ours come from.
 
-    The paper's values on data sets that none of our rows is about stand in a table of their own.
+    The paper's values that we have no row of stand in a table of their own.
     """
     experiment = section.experiment
-    measured = {row["data"] for _, row in found}
     over_m = experiment.view == "spectrum"
     summaries: dict[str, dict[Place, Summary]] = {
         metric: (spectrum if over_m else summarise)(found, metric)
         for metric in dict.fromkeys(one.metric for one in experiment.published)
     }
     several = len(summaries) > 1
-    lines = []
+    lines, alone = [], []
     for one in experiment.published:
         ours = summaries[one.metric].get((one.data, one.algorithm, one.m))
+        if ours is None:
+            alone.append(one)
+            continue
         said = verdict(one, ours, experiment.tolerance)
         section.verdicts.append(said)
-        if one.data not in measured:
-            continue
         lines.append(
             [
                 NAMES.get(one.data, one.data),
@@ -184,11 +207,11 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
                 one.algorithm,
                 *([] if over_m or not one.m else [str(one.m)]),
                 _printed(one),
-                "" if ours is None else str(ours),
-                "" if ours is None else _difference(ours.mean - one.value),
+                str(ours),
+                _difference(ours.mean - one.value),
                 _SIGNS[said],
-                "" if ours is None else str(ours.n_seeds),
-                "" if ours is None else _where(ours),
+                str(ours.n_seeds),
+                _where(ours),
             ]
         )
     header = ["data set", *(["figure"] if several else []), "algorithm"]
@@ -197,24 +220,22 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
     told: list[Any] = []
     if any("at once" in line[-1] for line in lines):
         told.append("“At once”: so many networks were trained in those seconds, this one among them.")
-    alone = [one for one in experiment.published if one.data not in measured]
     return [*([Table(header, lines)] if lines else []), *told, *([_paper_alone(alone)] if alone else [])]
 
 
 def _paper_alone(published: Sequence[Published]) -> Table:
-    """What the paper prints of data sets that we have no row of: a line an algorithm, a column a figure."""
+    """What the paper prints where we have no row: a line an algorithm, a column a figure."""
     metrics = list(dict.fromkeys(one.metric for one in published))
     lines: dict[tuple[str, str, int], dict[str, str]] = {}
     for one in published:
         lines.setdefault((one.data, one.algorithm, one.m), {})[one.metric] = _printed(one)
-    names = ", ".join(dict.fromkeys(NAMES.get(one.data, one.data) for one in published))
     return Table(
         ["data set", "algorithm", "m", *metrics],
         [
             [NAMES.get(data, data), algorithm, str(m) if m else "", *(line.get(metric, "") for metric in metrics)]
             for (data, algorithm, m), line in lines.items()
         ],
-        f"What the paper prints of {names}, of which we have no row",
+        "What the paper prints and we have no row of",
         folded=True,
     )
 
