@@ -148,6 +148,18 @@ def test_what_was_not_run_is_one_line_that_names_algorithms_and_m():
     assert f"\nNot run (16 cells): Gauss + CoSaMP pos on synthetic1 (m = 10, 20); {both}.\n" in text
 
 
+def test_figures_of_quick_forms_are_not_judged_but_their_claims_are():
+    chosen = [EXPERIMENTS[name] for name in ("fig2", "table-spectrum", "table1")]
+    rows = [made_up(cell, dimension=1000.0) for cell in cells_of(chosen, quick=True)]
+    quick = build(chosen, rows, quick=True)
+    assert [len(section.verdicts) > 0 for section in quick] == [False, False, True]  # table 1 has one form alone
+    assert quick[0].claims
+    text = to_markdown(quick[:2])
+    for sign in ("agrees", "differs", "▲", "Tolerance"):
+        assert sign not in text
+    assert "| Synthetic1 | ℓ1-AE | 10 | 0.465 | 0.400 | -0.065 | 1 | CPU, 2 |" in text
+
+
 def test_an_experiment_is_shown_where_it_is_whole_or_has_rows_that_are_shown_nowhere_else():
     def shown(*cells, named=()):
         return [one.experiment.id for one in with_rows(build(find("all"), [made_up(cell) for cell in cells]), named)]

@@ -42,7 +42,8 @@ LEAD = (
 LEAD_QUICK = (
     "Tables and figures of “Learning a Compressed Sensing Measurement Matrix via Gradient Unrolling” (ICML 2019) in "
     "their quick forms: shorter trainings, fewer numbers of measurements, seeds and test rows than the paper has. They "
-    "show the effects, not the figures: `sparselens reproduce` without `--quick` measures those."
+    "show the effects, not the figures: claims are tested, but figures of a quick form are not judged by the paper's; "
+    "`sparselens reproduce` without `--quick` measures those that are."
 )
 _WHOSE = "What the project makes of the rows that are stored with it (`docs/paper.md`); other rows may say otherwise:"
 
@@ -71,12 +72,18 @@ class Section:
     """What is said about one experiment, and the counts for the table of contents."""
 
     experiment: Experiment
+    quick: bool = False
     blocks: list[str | Picture | Table | list[str]] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
     claims: list[bool] = field(default_factory=list)
     n_rows: int = 0
     keys: set[str] = field(default_factory=set)  # of its rows, also of those that failed or do not apply
     whole: bool = False  # every algorithm has rows on one of the data sets
+
+    @property
+    def judged(self) -> bool:
+        """Whether figures are compared within the tolerance: not those of a quick form."""
+        return not (self.quick and self.experiment.quick)
 
 
 def build(experiments: Sequence[Experiment], rows: Sequence[Row], *, quick: bool = False) -> list[Section]:
@@ -98,7 +105,7 @@ def with_rows(sections: Sequence[Section], named: Sequence[str] = ()) -> list[Se
 
 
 def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Section:
-    section = Section(experiment)
+    section = Section(experiment, quick)
     own = own_rows(experiment, rows, quick=quick)
     section.keys = {row["key"] for _, row in own}
     tried = {(row["data"], label) for label, row in own}
@@ -124,7 +131,7 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
     if experiment.published:
         made = _sheet if experiment.view in ("facts", "params") else _comparison
         section.blocks += made(section, found)
-        if experiment.why:
+        if experiment.why and section.judged:
             section.blocks.append(f"Tolerance {number(experiment.tolerance)}. {experiment.why}")
     for claim in experiment.claims:
         tested = check_claim(claim, found)
@@ -199,7 +206,8 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
             alone.append(one)
             continue
         said = verdict(one, ours, experiment.tolerance)
-        section.verdicts.append(said)
+        if section.judged:
+            section.verdicts.append(said)
         lines.append(
             [
                 NAMES.get(one.data, one.data),
@@ -209,14 +217,14 @@ def _comparison(section: Section, found: list[tuple[str, Row]]) -> list[Any]:
                 _printed(one),
                 str(ours),
                 _difference(ours.mean - one.value),
-                _SIGNS[said],
+                *([_SIGNS[said]] if section.judged else []),
                 str(ours.n_seeds),
                 _where(ours),
             ]
         )
     header = ["data set", *(["figure"] if several else []), "algorithm"]
     header += [] if over_m or not experiment.published[0].m else ["m"]
-    header += ["paper", "ours", "difference", "", "seeds", "trained on, seconds"]
+    header += ["paper", "ours", "difference", *([""] if section.judged else []), "seeds", "trained on, seconds"]
     told: list[Any] = []
     if any("at once" in line[-1] for line in lines):
         told.append("“At once”: so many networks were trained in those seconds, this one among them.")
