@@ -31,6 +31,16 @@ def test_a_terminal_sees_the_title_the_part_and_the_time_left(monkeypatch):
     assert "1:30 left" in drawn  # 30 seconds for a quarter
 
 
+def test_the_time_left_is_left_out_on_request(monkeypatch):
+    screen = io.StringIO()
+    console = rich.console.Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: console)
+    with progress("reproduce", timed=False) as update:
+        update(1, 4, "toy")
+    assert "reproduce  toy" in screen.getvalue()
+    assert "left" not in screen.getvalue()
+
+
 def test_a_training_tells_its_best_score_and_its_part():
     told = []
     callback = training(lambda *what: told.append(what), text="m = 4")

@@ -119,6 +119,16 @@ def test_processes_side_by_side_give_the_same_table(reference, tmp_path):
     assert seen[-1].seconds_left == 0.0
 
 
+def test_the_time_left_is_told_once_all_encoders_have_been_timed_and_by_their_own_times(tmp_path, monkeypatch):
+    seconds = {"gaussian": 2.0, "l1ae": 100.0}
+    monkeypatch.setattr(running, "work", lambda job, *given: seconds[job[0].encoder])
+    cells = [Cell("toy", encoder, m, "l1-pos", sizes=SIZES) for m in (10, 11, 12) for encoder in seconds]
+    seen = []
+    run(cells, Store(tmp_path / "results.jsonl"), Options(), callback=seen.append)
+    left = [now.seconds_left for now in seen if "under way" not in now.text]
+    assert left == [None, 204.0, 202.0, 102.0, 100.0, 0.0]
+
+
 def test_it_is_said_what_is_under_way_where_nothing_ends_for_long(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "_ALIVE", 0.05)
     cell = Cell("toy", "l1ae", 10, "l1-pos", params=SHORT, sizes=SIZES)
@@ -218,7 +228,7 @@ def test_a_process_that_dies_loses_no_cell_that_is_measured_again(tmp_path, monk
 def _work(job, path, options):
     if job[0].encoder == "dies":
         os._exit(9)
-    work(job, path, options)
+    return work(job, path, options)
 
 
 def test_a_row_names_its_cell_by_a_key_that_depends_on_nothing_else():

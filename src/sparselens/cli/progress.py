@@ -11,11 +11,12 @@ Update = Callable[[float, float, str], None]  # called with (done, total, what i
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Update]:
+def progress(title: str, *, timed: bool = True) -> Iterator[Update]:
     """Yield ``update(done, total, text)``, which moves a bar with the time left on standard error.
 
-    The time left is the time so far, scaled: it holds for work that reports seldom, too. Nothing is drawn where
-    standard error is not a terminal, and nothing stays on the screen at the end.
+    The time left is the time so far, scaled: it holds for work that reports seldom, too. Without `timed` it is left
+    out: for work whose parts take more and less. Nothing is drawn where standard error is not a terminal, and nothing
+    stays on the screen at the end.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -30,7 +31,7 @@ def progress(title: str) -> Iterator[Update]:
         task = bar.add_task(title, total=None, left="")
 
         def update(done: float, total: float, text: str = "") -> None:
-            left = time_left(time.monotonic() - began, done / total if total else 0.0)
+            left = time_left(time.monotonic() - began, done / total if total and timed else 0.0)
             bar.update(task, completed=done, total=total, description=f"{title}  {text}".strip(), left=left)
 
         yield update

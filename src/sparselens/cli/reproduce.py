@@ -205,18 +205,20 @@ class _told:  # noqa: N801 (used like a function)
 
         if not sys.stderr.isatty():
             return self._line
-        self._bar = progress("reproduce")
+        self._bar = progress("reproduce", timed=False)
         update = self._bar.__enter__()
-        return lambda now: update(now.done, now.total, now.text)
+        return lambda now: update(now.done, now.total, self._text(now))
 
     def __exit__(self, *exception: Any) -> None:
         if hasattr(self, "_bar"):
             self._bar.__exit__(*exception)
 
+    def _line(self, now: Progress) -> None:
+        typer.echo(f"[{now.done}/{now.total}] {self._text(now)}", err=True)
+
     @staticmethod
-    def _line(now: Progress) -> None:
-        left = "" if now.seconds_left is None else f", about {_duration(now.seconds_left)} left"
-        typer.echo(f"[{now.done}/{now.total}] {now.text}{left}", err=True)
+    def _text(now: Progress) -> str:
+        return now.text if now.seconds_left is None else f"{now.text}, about {_duration(now.seconds_left)} left"
 
 
 def _duration(seconds: float) -> str:

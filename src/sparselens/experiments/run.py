@@ -11,11 +11,13 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from sparselens.experiments.algorithms import TRAINED
@@ -25,13 +27,17 @@ from sparselens.experiments.store import FAILED, Row, Store, facts
 from sparselens.experiments.together import Job, fit_stack, fitted_already, stacks_of
 from sparselens.parallel import end_with
 
+Kind = tuple[str, ...]
 _TELL = 10.0  # seconds between two messages about trainings that are done at once
 _ALIVE = 30.0  # seconds without an end of any fit after which it is said what is under way
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: fits done, fits in all, what was just done, and the seconds that the rest may take."""
+    """Where a run stands: fits done, fits in all, what was just done, and the seconds that the rest may take.
+
+    `seconds_left` is None where nothing is known of some of what is left.
+    """
 
     done: int
     total: int
@@ -95,29 +101,35 @@ def run(
     before = store.by_key()
     jobs = plan(cells, set() if again else store.finished(retry=retry, fit_seconds=options.fit_seconds))
     began = time.perf_counter()
-    done, told = 0, 0.0
+    left, told = set(jobs), 0.0
+    taken: dict[Kind, list[float]] = {}
 
-    def tell(job: Job) -> None:
-        nonlocal done
-        done += 1
+    def say(text: str, seconds: float | None) -> None:
         if callback is not None:
-            left = (time.perf_counter() - began) / done * (len(jobs) - done)
-            callback(Progress(done, len(jobs), str(job[0]), left))
+            callback(Progress(len(jobs) - len(left), len(jobs), text, seconds))
+
+    def estimate() -> float | None:
+        return None if stacks else seconds_left(left, taken, n_jobs)  # how long a stack trains is not known
+
+    def tell(job: Job, seconds: float | None = None) -> None:
+        left.remove(job)
+        if seconds is not None:
+            for kind in kinds_of(job):
+                taken.setdefault(kind, []).append(seconds)
+        say(str(job[0]), estimate())
 
     def tell_alive(under_way: Iterable[Job]) -> None:
-        if callback is not None:
-            text = "; ".join(str(job[0]) for job in under_way)
-            callback(Progress(done, len(jobs), f"under way: {text}", None))
+        say(f"under way: {'; '.join(str(job[0]) for job in under_way)}", estimate())
 
     def in_time() -> bool:
         return time_limit is None or time.perf_counter() - began < time_limit
 
     def tell_stack(stack: list[Job], event: Any) -> None:
         nonlocal told
-        if callback is not None and time.perf_counter() - told > _TELL:
+        if time.perf_counter() - told > _TELL:
             told = time.perf_counter()
             part = f"{stack[0][0].encoder}: {len(stack)} trainings at once, epoch {event.epoch}, best {event.best:.4f}"
-            callback(Progress(done, len(jobs), part, None))
+            say(part, None)
 
     stacks: list[list[Job]] = []
     if together:
@@ -133,8 +145,7 @@ def run(
             job = waiting.pop()
             if job[0].encoder in TRAINED:
                 tell_alive([job])
-            work(job, store.path, options)
-            tell(job)
+            tell(job, work(job, store.path, options))
         return True
     while (waiting or stacks) and in_time():
         lost = _run_pool(waiting, stacks, store, options, n_jobs, in_time, tell, tell_stack, tell_alive)
@@ -146,11 +157,36 @@ def run(
     return not (waiting or stacks)
 
 
-def work(job: Job, path: Path, options: Options) -> None:
-    """Measure the cells of one fit and append their rows."""
-    store = Store(path)
+def kinds_of(job: Job) -> tuple[Kind, Kind]:
+    """Fits that take about as long: of the same encoder on the same data set, or else on any."""
+    return (job[0].encoder, job[0].data), (job[0].encoder,)
+
+
+def seconds_left(left: Collection[Job], taken: dict[Kind, list[float]], n_jobs: int) -> float | None:
+    """The seconds that fits may take side by side, from those that fits of their kinds have taken; None without any.
+
+    Examples
+    --------
+    >>> jobs = [(Cell("toy", encoder, m, "l1-pos"),) for m in (10, 20) for encoder in ("gaussian", "l1ae")]
+    >>> taken = {("gaussian",): [1.0, 3.0], ("l1ae", "amazon"): [50.0]}
+    >>> seconds_left(jobs, taken, 2), seconds_left(jobs, taken | {("l1ae", "toy"): [10.0]}, 2)
+    (None, 12.0)
+    """
+    total = 0.0
+    for kinds, n in Counter(map(kinds_of, left)).items():
+        known = [taken[kind] for kind in kinds if kind in taken]
+        if not known:
+            return None
+        total += n * fmean(known[0])
+    return total / max(1, min(n_jobs, len(left)))
+
+
+def work(job: Job, path: Path, options: Options) -> float:
+    """Measure the cells of one fit and append their rows; return the seconds that it took."""
+    store, began = Store(path), time.perf_counter()
     for row in measure(job, options):
         store.append(row)
+    return time.perf_counter() - began
 
 
 def _run_pool(
@@ -160,7 +196,7 @@ def _run_pool(
     options: Options,
     n_jobs: int,
     in_time: Callable[[], bool],
-    tell: Callable[[Job], None],
+    tell: Callable[[Job, float], None],
     tell_stack: Callable[[list[Job], Any], None],
     tell_alive: Callable[[Iterable[Job]], None],
 ) -> list[Job]:
@@ -198,8 +234,8 @@ def _run_pool(
                         fitted += reversed(training.pop(future))
                         future.result()
                     else:
-                        future.result()
-                        tell(running.pop(future))
+                        seconds = future.result()
+                        tell(running.pop(future), seconds)
         except BrokenProcessPool:
             waiting += fitted
             for stack in training.values():  # it goes on to its end, and leaves its models
