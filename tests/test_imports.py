@@ -39,6 +39,7 @@ LAYERS: list[set[str]] = [
         "_checkpoint",
         "_closed_form",
         "_closed_form_many",
+        "_closed_form_triton",
         "train_together",
         "_certificate_loss",
         "_training_kernels",
@@ -53,7 +54,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 TOP = len(LAYERS)  # the package itself, which hands out every public name
 
 # Too slow, too large or too rarely needed to be loaded by everyone who imports the package.
-HEAVY = ["torch", "numba", "sklearn", "scipy.optimize", "matplotlib", "highspy", "pandas", "typer", "dask"]
+HEAVY = ["torch", "numba", "sklearn", "scipy.optimize", "matplotlib", "highspy", "pandas", "typer", "dask", "triton"]
 
 
 def module_names() -> dict[str, Path]:

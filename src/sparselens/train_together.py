@@ -23,9 +23,9 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from sparselens import _closed_form_many
 from sparselens._batches import DenseBatch, SparseRows, cuts
 from sparselens._checkpoint import Checkpoint
-from sparselens import _closed_form_many
 from sparselens._closed_form import Buffers, has_triton
 from sparselens._closed_form_many import cut, joined
 from sparselens.recovery import TrainingDivergedError
