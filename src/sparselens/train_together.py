@@ -361,10 +361,8 @@ class _SignForm:
         self._template, self._buffers = template, Buffers()
         d = template.A.shape[1]
         on_gpu = device.type == "cuda"
-        # torch 2.8 is the first that adds up products of float16 in float32
-        new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
         self._closed_form: Any = _closed_form_many
-        if half and on_gpu and new and has_triton():
+        if half and _has_kernels(device):
             from sparselens import _closed_form_triton
 
             self._closed_form = _closed_form_triton
@@ -419,6 +417,14 @@ class _SignForm:
         g = p["scale"].detach().flatten(0, 1) * BATCH_SCALE if "scale" in p else A.new_ones(len(A), T, A.shape[2])
         b = p["shift"].detach().flatten(0, 1) if "shift" in p else A.new_zeros(len(A), T, A.shape[2])
         return A, p["B"].detach().flatten(0, 1) if "B" in p else A, alpha, g, b
+
+
+def _has_kernels(device: torch.device) -> bool:
+    """Whether `_closed_form_triton` runs there: tensor cores with 100 kB at hand, and products as torch 2.8 has them."""
+    if device.type != "cuda" or torch.version.hip is not None or not has_triton():
+        return False
+    new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
+    return new and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 class _TracedForm:
