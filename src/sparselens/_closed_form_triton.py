@@ -66,6 +66,7 @@ def losses_and_gradients(
         _projections[grid](G_low, B_low, W, alpha, Q, n, c, T, m, w, ROWS=_ROWS, SIDE=side, COLUMNS=_COLUMNS)
         parts_of = g.new_empty(_tiles(n, depth), _tiles(m, side), *g.shape)
         grid = (_tiles(w, _COLUMNS), _tiles(m, side), Kc)
+        # One stage: with more of them Triton 3.6 has added up wrong sums in such loops (docs/research.md).
         _columns[grid](
             G_low, P, B, W, alpha, dB, parts_of, Kc, n, c, T, m, w, DEPTH=depth, SIDE=side, COLUMNS=_COLUMNS,
             num_stages=1,
