@@ -32,6 +32,38 @@ class Candidates:
     n_steps: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a solver of single rows found: support, values and dual vector, or a Farkas vector where infeasible."""
+
+    support: np.ndarray
+    values: FloatArray
+    dual: FloatArray
+    infeasible: bool
+    steps: int
+
+
+def gather(answers: list[Answer], shape: tuple[int, ...]) -> Candidates:
+    """The answers to the rows, one after the other, as Candidates for a matrix of that shape (m, d)."""
+    n, (m, d) = len(answers), shape
+    counts = [len(answer.support) for answer in answers]
+    x = sp.csr_array(
+        (
+            np.concatenate([np.zeros(0), *(answer.values for answer in answers)]),
+            np.concatenate([np.zeros(0, dtype=np.int64), *(answer.support for answer in answers)]),
+            np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
+        ),
+        shape=(n, d),
+    )
+    x.sum_duplicates()
+    return Candidates(
+        x=x,
+        dual=np.array([answer.dual for answer in answers]).reshape(n, m),
+        infeasible=np.array([answer.infeasible for answer in answers], dtype=bool),
+        n_steps=np.array([answer.steps for answer in answers], dtype=np.int64),
+    )
+
+
 class Engine(Protocol):
     """A solver of ``min ‖x‖₁ s.t. Ax = y`` (x ≥ 0 where positive), prepared for one matrix."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,43 +9,12 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 
 from sparselens._validation import FloatArray
-from sparselens.decoders._engine import Candidates
+from sparselens.decoders._engine import Answer, Candidates, gather
 
 _KEEP = 1e-9  # entries below this part of the largest are rounding of the simplex method, refitted without them
 _START = 4  # columns to start with, as a multiple of m
 _PRICE = 1e-10  # a column pays where its price exceeds its cost by more than this
 _FITS = 1e-12  # ‖Ax − y‖ of an answer that needs no more columns; y has norm 1
-
-
-@dataclass(frozen=True, eq=False)
-class _Answer:
-    """Support, values and dual vector of a row, or a Farkas vector where it is infeasible."""
-
-    support: np.ndarray
-    values: FloatArray
-    dual: FloatArray
-    infeasible: bool
-    steps: int
-
-
-def _gather(answers: list[_Answer], shape: tuple[int, ...]) -> Candidates:
-    n, (m, d) = len(answers), shape
-    counts = [len(answer.support) for answer in answers]
-    x = sp.csr_array(
-        (
-            np.concatenate([np.zeros(0), *(answer.values for answer in answers)]),
-            np.concatenate([np.zeros(0, dtype=np.int64), *(answer.support for answer in answers)]),
-            np.concatenate(([0], np.cumsum(counts, dtype=np.int64))),
-        ),
-        shape=(n, d),
-    )
-    x.sum_duplicates()
-    return Candidates(
-        x=x,
-        dual=np.array([answer.dual for answer in answers]).reshape(n, m),
-        infeasible=np.array([answer.infeasible for answer in answers], dtype=bool),
-        n_steps=np.array([answer.steps for answer in answers], dtype=np.int64),
-    )
 
 
 class HighsEngine:
@@ -92,23 +60,23 @@ class HighsEngine:
 
     def solve(self, Y: FloatArray) -> Candidates:
         """Candidates for rows of unit norm."""
-        return _gather([self._solve_row(y) for y in Y], self.A.shape)
+        return gather([self._solve_row(y) for y in Y], self.A.shape)
 
-    def _solve_row(self, y: FloatArray) -> _Answer:
+    def _solve_row(self, y: FloatArray) -> Answer:
         m = len(self.A)
         self.highs.clearSolver()
         self.highs.changeRowsBounds(m, np.arange(m, dtype=np.int32), y, y)
         return self._run(y)
 
-    def _run(self, y: FloatArray) -> _Answer:
+    def _run(self, y: FloatArray) -> Answer:
         """Solve from the present basis, and polish."""
         self.highs.run()
         steps = int(self.highs.getInfo().simplex_iteration_count)
         status, nothing = self.highs.getModelStatus(), (np.zeros(0, dtype=np.int64), np.zeros(0))
         if status == self.model.HighsModelStatus.kTimeLimit:
-            return _Answer(*nothing, np.zeros_like(y), False, steps)
+            return Answer(*nothing, np.zeros_like(y), False, steps)
         if status != self.model.HighsModelStatus.kOptimal:
-            return _Answer(*self._nearest(y), True, steps)
+            return Answer(*self._nearest(y), True, steps)
         x, u, basic = self._solution()
         S, values = self._refit(y, np.flatnonzero(x > _KEEP * x.max(initial=0.0)))
         if not self._fits(y, S, values):
@@ -120,7 +88,7 @@ class HighsEngine:
         tight = self.columns[:, basic]
         for _ in range(2):
             u = u + np.linalg.lstsq(tight.T, 1.0 - tight.T @ u, rcond=None)[0]
-        return _Answer(self.origin[S], self.sign[S] * values, u, False, steps)
+        return Answer(self.origin[S], self.sign[S] * values, u, False, steps)
 
     def add(self, A: FloatArray) -> None:
         """Append columns to the program; the basis stays."""
@@ -224,9 +192,9 @@ class GeneratedHighsEngine:
 
     def solve(self, Y: FloatArray) -> Candidates:
         """Candidates for rows of unit norm."""
-        return _gather([self._solve_row(y) for y in Y], self.A.shape)
+        return gather([self._solve_row(y) for y in Y], self.A.shape)
 
-    def _solve_row(self, y: FloatArray) -> _Answer:
+    def _solve_row(self, y: FloatArray) -> Answer:
         m, d = self.A.shape
         score = self._correlation(y) / np.where(self.norms > 0, self.norms, 1.0)
         chosen = _largest(score, min(d, _START * m))
@@ -241,7 +209,7 @@ class GeneratedHighsEngine:
             new = _largest(excess, min(d, m))
             new = new[excess[new] > 0]
             if len(new) == 0:
-                return _Answer(chosen[answer.support], answer.values, answer.dual, answer.infeasible, steps)
+                return Answer(chosen[answer.support], answer.values, answer.dual, answer.infeasible, steps)
             program.add(np.ascontiguousarray(self.A[:, new]))
             chosen = np.concatenate([chosen, new])
             answer = program._run(y)
