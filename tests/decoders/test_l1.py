@@ -24,6 +24,7 @@ from sparselens.decoders._highs import HighsEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
 from sparselens.decoders._path_row import WIDTH
 from sparselens.decoders._path_small import SmallPathEngine
+from sparselens.decoders._simplex import DualSimplexEngine
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.recovery import ConditionWarning, Status
 
@@ -45,7 +46,7 @@ def _judged(A, Y, positive, found):
     return proof.optimal, infeasible, np.asarray(abs(found.x).sum(axis=1)).ravel()
 
 
-# Here a path alone may miss a row, and the front hands it to HiGHS: the second test covers them.
+# Here a path alone may miss a row, and the front hands it to the next solver: the other tests cover them.
 HARD = ("condition 1e6", "column scales 1e-4 to 1e2", "column scales signed")
 
 
@@ -55,6 +56,13 @@ def test_whatever_highs_proves_a_path_alone_proves_too_and_they_agree(engine, ki
     for seed in SEEDS:
         A, Y, positive = KINDS[kind](seed)
         _compare(kind, seed, *_judged(A, Y, positive, ENGINES[engine](A, positive=positive).solve(Y)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_highs_proves_the_dual_simplex_method_proves_too_and_they_agree(kind):
+    for seed in SEEDS:
+        A, Y, positive = KINDS[kind](seed)
+        _compare(kind, seed, *_judged(A, Y, positive, DualSimplexEngine(A, positive=positive).solve(Y)))
 
 
 @pytest.mark.parametrize(("cached", "inner"), [(0, 192), (0, 16), (10**6, 192)], ids=["lazy", "nested", "small"])

@@ -37,8 +37,8 @@ class L1Decoder(BaseDecoder):
         Whether x ≥ 0 is asked for.
     method : "auto", "path" or "highs"
         The solver: the LASSO path ("auto" and "path"), or one HiGHS linear program a row. Rows that the path does not
-        prove are solved by HiGHS. Whatever solves a row, it counts as certified only after `sparselens.certificate`
-        has checked it.
+        prove are solved by the dual simplex method, in the end by HiGHS. Whatever solves a row, it counts as certified
+        only after `sparselens.certificate` has checked it.
     device : str, optional
         A torch device such as "cuda": follow the paths of all rows at once on it.
     n_jobs : int, optional
@@ -115,10 +115,11 @@ class L1Decoder(BaseDecoder):
         return [*(OnColumns(path, kept, len(self._columns)) for path in self._paths(A, columns, Spectrum(A))), *highs]
 
     def _paths(self, A: FloatArray, columns: FloatArray, spectrum: Spectrum) -> list[Engine]:
+        simplex = WhenNeeded(_simplex, A, self.positive, columns)
         if self.device is not None:
-            return [_torch_path(A, self.positive, self.device)]
+            return [_torch_path(A, self.positive, self.device), simplex]
         path = path_engine(A, positive=self.positive, columns=columns, spectrum=spectrum)
-        return [path, WhenNeeded(path.patient)]
+        return [path, simplex, WhenNeeded(path.patient)]
 
     def _block_size(self) -> int:
         if self.device is not None:
@@ -240,6 +241,12 @@ def _replace_rows(old: Recovery, rows: np.ndarray, new: Recovery) -> Recovery:
     order = np.arange(len(old))
     order[rows] = len(old) + np.arange(len(rows))
     return both[order]
+
+
+def _simplex(A: FloatArray, positive: bool, columns: FloatArray) -> Engine:
+    from sparselens.decoders._simplex import DualSimplexEngine
+
+    return DualSimplexEngine(A, positive=positive, columns=columns)
 
 
 def _highs(A: FloatArray, positive: bool) -> Engine:
