@@ -420,7 +420,7 @@ class _SignForm:
 
 
 def _has_kernels(device: torch.device) -> bool:
-    """Whether `_closed_form_triton` runs there: tensor cores with 100 kB at hand, and products as torch 2.8 has them."""
+    """Whether `_closed_form_triton` runs there: tensor cores with 100 kB at hand, and products of torch 2.8."""
     if device.type != "cuda" or torch.version.hip is not None or not has_triton():
         return False
     new = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)

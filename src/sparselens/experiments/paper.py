@@ -243,7 +243,8 @@ _ALL: list[Experiment] = [
         tolerance=0.0,
         why="They are copied.",
         notes=(
-            "On Amazon a patience of 5 in the place of 1: with 1 a training stopped on noise after five epochs.",
+            "On Amazon a patience of 20 in the place of 1: with 1 a training stopped on noise after five epochs, with "
+            "5 another one after ten.",
             "The parameters of Wiki10-31K serve the label matrices that stand for it.",
         ),
     ),
