@@ -6,7 +6,6 @@
     python benchmarks/train.py --cases depth,patience                 # m = 20, T = 30; early stopping on Synthetic2
     python benchmarks/train.py --device cuda --cases rcv1-epoch,amazon-m40,amazon-m80 --data FOLDER --out FILE
     python benchmarks/train.py --device cuda --cases together --data FOLDER   # many networks of one shape at once
-    python benchmarks/train.py --device cuda --cases kernels          # our kernels against torch's, in turns
     python benchmarks/train.py --cases growth                         # as n, d, m and T grow
     python benchmarks/train.py --cases rcv1-memory --data FOLDER      # peak memory of a fit on a CPU
 
@@ -244,46 +243,6 @@ def together_on(name: str, ms: tuple[int, ...], seeds: Sequence[int], epochs: in
     }
 
 
-def kernels(options: argparse.Namespace) -> Iterator[Row]:
-    """A gradient of many networks by kernels of our own against one by torch's products, compiled passes and TF32."""
-    from sparselens import _closed_form_many, _closed_form_triton
-    from sparselens._closed_form import Buffers
-    from sparselens.train_together import _Recorded
-
-    torch.set_float32_matmul_precision("high")
-    shapes = {  # K, parts, rows, m, columns of a part, T
-        "Synthetic1, ten seeds of m = 10 to 70": (70, 1, 128, 72, 1024, 10),
-        "Amazon, m = 20 to 120": (6, 15, 256, 120, 1088, 60),
-        "RCV1, m = 200 to 1,200": (6, 5, 256, 1200, 9472, 10),
-    }
-    for name, (K, c, n, m, w, T) in shapes.items():
-        generator = torch.Generator(options.device).manual_seed(options.seed)
-
-        def draw(*shape: int, generator: torch.Generator = generator) -> torch.Tensor:
-            return torch.randn(*shape, generator=generator, device=options.device)
-
-        X, A = (draw(K * c, n, w) > 3).float(), draw(K * c, m, w) / (c * w) ** 0.5
-        steps = draw(K, T).abs() / 10, 1 + draw(K * c, T, w) / 100, draw(K * c, T, w) / 100
-        ways = []
-        for form in (_closed_form_triton, _closed_form_many):
-            buffers = Buffers()
-
-            def gradient(X: torch.Tensor, form: Any = form, buffers: Any = buffers) -> Any:
-                return form.losses_and_gradients(X, A, A, *steps, buffers=buffers)  # noqa: B023
-
-            ways.append(_Recorded(gradient, X))
-        turns = [[_seconds(way, X.device) for way in ways] for _ in range(2 * options.repeat)][options.repeat :]
-        ours, theirs = (median(seconds) for seconds in zip(*turns, strict=True))
-        yield {
-            "case": "kernels",
-            "data": name,
-            "networks": K,
-            "milliseconds": 1e3 * ours,
-            "milliseconds_of_torch": 1e3 * theirs,
-            "times_faster": theirs / ours,
-        }
-
-
 CASES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "epoch": epoch_against_a_plain_loop,
     "synthetic1-m10": lambda options: synthetic(10, options),
@@ -298,7 +257,6 @@ CASES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "rcv1-memory": lambda options: rcv1(options, epochs=1, name="rcv1-memory"),
     "growth": growth,
     "together": together,
-    "kernels": kernels,
 }
 
 

@@ -490,6 +490,7 @@ class _Recorded:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._out = function(X)
+        self._used = function, X  # what they hold is written to by every replay
 
     def __call__(self) -> Any:
         self._graph.replay()
