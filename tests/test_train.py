@@ -468,6 +468,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("default")  # of the compiler's own
 def test_a_gpu_trains_the_encoder_that_a_cpu_does():
     X = sparse_rows(200, 40, 3, seed=0)
     settings = {"n_steps": 4, "max_epochs": 3, "validation_interval": 1, "batch_size": 32, "random_state": 0}

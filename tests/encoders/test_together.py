@@ -413,6 +413,7 @@ def test_a_member_keeps_its_best_weights():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("default")  # of the compiler's own
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_gpu_trains_together_what_it_trains_alone(name):
     X, held_out = rows(0)
