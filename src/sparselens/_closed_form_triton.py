@@ -58,12 +58,14 @@ def losses_and_gradients(
     G_low, W = G.to(low), remaining(g)
 
     first = _product(_each_part(y, c).mT, G_low)
-    dA, dB, differences = torch.zeros_like(A), torch.empty_like(A), torch.empty_like(g)
+    dA, dB, differences = torch.empty_like(A), torch.empty_like(A), torch.empty_like(g)
     if T:
         Q = buffers("backprojections", (K, T, n, m), like)
         side, depth = _side(m), min(_DEPTH, _power(n))
         grid = (_tiles(n, _ROWS) * _tiles(m, side), T, K)
-        _projections[grid](G_low, B_low, W, alpha, Q, n, c, T, m, w, ROWS=_ROWS, SIDE=side, COLUMNS=_COLUMNS)
+        # w_t is a product of up to T gains: divided by its largest entry, G∘w_t has no more range than G.
+        largest = W.view(K, c, T + 1, w).abs().amax((1, 3)).clamp_(min=torch.finfo(W.dtype).tiny)
+        _projections[grid](G_low, B_low, W, largest, alpha, Q, n, c, T, m, w, ROWS=_ROWS, SIDE=side, COLUMNS=_COLUMNS)
         parts_of = g.new_empty(_tiles(n, depth), _tiles(m, side), *g.shape)
         grid = (_tiles(w, _COLUMNS), _tiles(m, side), Kc)
         # One stage: with more of them Triton 3.6 has added up wrong sums in such loops (docs/research.md).
@@ -81,6 +83,7 @@ def losses_and_gradients(
             for k in range(K):
                 dA[k * c : (k + 1) * c] = _product(Q[k].mT.expand(c, m, T * n), S[k])
     else:
+        dA.zero_()
         dB = first
     q = _each_part(_summed(_product(G_low, (B * W[:, :1]).to(low).mT), K).to(low), c)
     dA += _product(q.mT, X_low)
@@ -208,7 +211,7 @@ def _step(
 
 @triton.jit
 def _projections(
-    G, B, W, alpha, Q, n: tl.constexpr, c: tl.constexpr, T: tl.constexpr, m: tl.constexpr, w: tl.constexpr,
+    G, B, W, largest, alpha, Q, n: tl.constexpr, c: tl.constexpr, T: tl.constexpr, m: tl.constexpr, w: tl.constexpr,
     ROWS: tl.constexpr, SIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Q[k, t] ← α_t (G∘w_t) Bᵀ, summed over the parts of network k."""
@@ -216,6 +219,7 @@ def _projections(
     net, t = tl.program_id(2).to(tl.int64), tl.program_id(1)
     rows = tl.program_id(0) // across * ROWS + tl.arange(0, ROWS)
     k = tl.program_id(0) % across * SIDE + tl.arange(0, SIDE)
+    size = tl.load(largest + net * (T + 1) + t)
     q = tl.zeros((ROWS, SIDE), dtype=tl.float32)
     for i in range(c):
         part = net * c + i
@@ -224,10 +228,10 @@ def _projections(
             some = columns[None, :] < w
             left = tl.load(G + part * n * w + rows[:, None] * w + columns[None, :], (rows[:, None] < n) & some, 0.0)
             right = tl.load(B + part * m * w + k[:, None] * w + columns[None, :], (k[:, None] < m) & some, 0.0)
-            weight = tl.load(W + (part * (T + 1) + t) * w + columns, columns < w, 0.0)
+            weight = tl.load(W + (part * (T + 1) + t) * w + columns, columns < w, 0.0) / size
             scaled = (left.to(tl.float32) * weight[None, :]).to(left.dtype)
             q = tl.dot(scaled, tl.trans(right), q)
-    q = q * tl.load(alpha + net * T + t)
+    q = q * (tl.load(alpha + net * T + t) * size)
     at = ((net * T + t) * n + rows[:, None]) * m + k[None, :]
     tl.store(Q + at, q.to(Q.dtype.element_ty), (rows[:, None] < n) & (k[None, :] < m))
 

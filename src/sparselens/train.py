@@ -325,7 +325,7 @@ def choose_device(device: str) -> torch.device:
 def make_optimizer(
     method: type[torch.optim.Optimizer], parameters: Sequence[torch.nn.Parameter | torch.Tensor], rate: float
 ) -> torch.optim.Optimizer:
-    """The optimiser; on a GPU one kernel takes a whole step."""
+    """The optimiser, SGD or Adam; on a GPU one kernel takes a whole step."""
     fused = {"fused": True} if parameters[0].device.type == "cuda" else {}
     return method(parameters, lr=rate, **fused)
 

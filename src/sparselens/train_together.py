@@ -5,9 +5,9 @@ step is one batched product for all of them, and everything else is kept apart: 
 order of them, its own early stop and its own best weights. Networks with fewer measurements are padded with rows of
 zeros, which get a gradient of zero and stay what they are. A network that has finished leaves the stack.
 
-The results are those of `train` up to rounding: sums in another order, and on a GPU products in float16 where `train`
-has TF32. With a checkpoint folder a killed run goes on where it was and ends with the same bits. Not here: clipped
-gradients, several processes, batch statistics.
+The results are those of `train` up to rounding: sums in another order, and on a GPU that runs our kernels products in
+float16 where `train` has TF32. With a checkpoint folder a killed run goes on where it was and ends with the same bits.
+Not here: clipped gradients, several processes, batch statistics.
 """
 
 from __future__ import annotations
@@ -358,7 +358,8 @@ class _SignForm:
     """`UnrolledNetwork`s with signs, by their closed form; matrices lie as (K, parts, rows, columns of a part)."""
 
     def __init__(self, template: Any, K: int, m: int, device: torch.device, half: bool, parts: int | None) -> None:
-        self._template, self._buffers = template, Buffers()
+        self._template = template
+        self._buffers = Buffers()  # recorded functions write to them: full batches come first, so that none is replaced
         d = template.A.shape[1]
         on_gpu = device.type == "cuda"
         self._closed_form: Any = _closed_form_many
@@ -478,7 +479,10 @@ class _Prediction(nn.Module):
 
 
 class _Recorded:
-    """A function of what lies in X, recorded once as a CUDA graph and replayed."""
+    """A function of what lies in X, recorded once as a CUDA graph and replayed.
+
+    Whoever records keeps X, and all that the function writes to, for as long as it is replayed.
+    """
 
     def __init__(self, function: Callable[[torch.Tensor], Any], X: torch.Tensor) -> None:
         side = torch.cuda.Stream()
@@ -490,7 +494,6 @@ class _Recorded:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._out = function(X)
-        self._used = function, X  # what they hold is written to by every replay
 
     def __call__(self) -> Any:
         self._graph.replay()

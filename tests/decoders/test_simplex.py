@@ -162,3 +162,12 @@ def test_principal_directions_of_rare_features_are_proved_row_by_row():
     proof = proved(A, Y, DualSimplexEngine(A, positive=True).solve(Y))
     assert proof.optimal.all()
     assert proof.residual.max() <= 1e-14
+
+
+@pytest.mark.parametrize("small", [1e-7, 1e-8, 1e-9])
+def test_a_row_on_which_arithmetic_fails_does_not_end_the_others(small):
+    rng = np.random.default_rng(0)
+    A = np.hstack([-np.abs(rng.standard_normal((5, 50))), np.full((5, 1), small)])
+    Y = np.ones((1, 5)) + 1e-3 * rng.random((3, 5))
+    assert len(DualSimplexEngine(A, positive=True).solve(Y / np.linalg.norm(Y, axis=1, keepdims=True)).dual) == 3
+    assert L1Decoder().bind(A).decode(np.vstack([Y, A[:, :1].T])).certified[-1]

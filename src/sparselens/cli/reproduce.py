@@ -54,8 +54,8 @@ def reproduce(
     """Run the cells of a table or figure of the paper, and write one page with the paper's values beside ours.
 
     Rows are appended to results.jsonl in the folder; what is there is not run again, so that a run that was stopped
-    goes on where it was, and the page shows all that the folder has rows of. Keys run single cells again and print
-    their figures beside the stored ones.
+    goes on where it was, and the page shows all rows of the folder that are of this form (full or quick). Keys run
+    single cells again and print their figures beside the stored ones.
 
     Example: sparselens reproduce fig2 --quick -o reproduced
     """

@@ -75,11 +75,19 @@ class DualSimplexEngine:
         m = len(A)
         self.width = min(_WIDTH * m, len(self.columns))
         self.segment = int(np.clip(_CELLS // m**2, 1, _SEGMENT))
-        self.most = 30 * m + 500  # pivots of a row, before it is left to another solver
+        self.most = 10 * m + 500  # pivots of a row, before it is left to another solver
 
     def solve(self, Y: FloatArray) -> Candidates:
         """Candidates for rows of unit norm."""
-        return gather([self._solve_row(y) for y in Y], self.shape)
+        return gather([self._attempt(y) for y in Y], self.shape)
+
+    def _attempt(self, y: FloatArray) -> Answer:
+        """The answer to a row; a row on which arithmetic fails is given up."""
+        with np.errstate(all="ignore"):  # the certificate looks at what comes of it
+            try:
+                return self._solve_row(y)
+            except np.linalg.LinAlgError:
+                return Answer(*_NOTHING, np.zeros_like(y), False, 0)
 
     def _solve_row(self, y: FloatArray) -> Answer:
         m = len(y)
@@ -94,7 +102,7 @@ class DualSimplexEngine:
             if len(unseen):
                 basis, first = self._last_valid(history, unseen)
                 near = self._with(near, np.union1d(first, self._worst(unseen, prices)))
-                segment = max(_LEAST, segment // 2)
+                segment = min(self.segment, max(_LEAST, segment // 2))
                 continue
             if farkas is not None:
                 rates = self.columns @ farkas
@@ -160,6 +168,8 @@ class DualSimplexEngine:
             if len(open_) == 0:
                 return history, True, direction
             q = _entering(open_, slack, rates, near.norms)
+            if q is None:
+                return history, True, None
             ftran = inverse @ near.rows[q]
             if age > 0 and abs(abs(ftran[p]) - rates[q]) > _AGREE * rates[q]:
                 return history, True, None
@@ -215,9 +225,10 @@ class DualSimplexEngine:
 _NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
-def _entering(open_: np.ndarray, slack: FloatArray, rates: FloatArray, norms: FloatArray) -> int:
-    """Of the columns that become tight first, give or take `_SLACK`, the one with the best pivot (Harris)."""
+def _entering(open_: np.ndarray, slack: FloatArray, rates: FloatArray, norms: FloatArray) -> int | None:
+    """Of the columns that become tight first, give or take `_SLACK`, the one with the best pivot (Harris).
+
+    None where numbers have overflown."""
     room, rate = slack[open_], rates[open_]
-    first = ((room + _SLACK) / rate).min()
-    ties = open_[room <= first * rate]
-    return int(ties[(rates[ties] / norms[ties]).argmax()])
+    ties = open_[room / rate <= ((room + _SLACK) / rate).min()]
+    return int(ties[(rates[ties] / norms[ties]).argmax()]) if len(ties) else None

@@ -20,6 +20,7 @@ from sparselens.decoders.base import BaseDecoder, Progress
 from sparselens.parallel import count_jobs, decode_in_worker, map_in_order
 from sparselens.recovery import ConditionWarning, Recovery, Status
 
+_PIVOTED = 600  # measurements up to which the dual simplex method is tried: a pivot costs m² and more
 _ALL_COLUMNS = 4000  # up to this d HiGHS is given all columns at once
 _ABSURD = 1e100  # an entry that only a solver without a grip can give: y has norm 1
 _CONDITION = 1e6  # beyond this condition number 1e-10 is not promised
@@ -115,11 +116,11 @@ class L1Decoder(BaseDecoder):
         return [*(OnColumns(path, kept, len(self._columns)) for path in self._paths(A, columns, Spectrum(A))), *highs]
 
     def _paths(self, A: FloatArray, columns: FloatArray, spectrum: Spectrum) -> list[Engine]:
-        simplex = WhenNeeded(_simplex, A, self.positive, columns)
+        simplex = [WhenNeeded(_simplex, A, self.positive, columns)] if len(A) <= _PIVOTED else []
         if self.device is not None:
-            return [_torch_path(A, self.positive, self.device), simplex]
+            return [_torch_path(A, self.positive, self.device), *simplex]
         path = path_engine(A, positive=self.positive, columns=columns, spectrum=spectrum)
-        return [path, simplex, WhenNeeded(path.patient)]
+        return [path, *simplex, WhenNeeded(path.patient)]
 
     def _block_size(self) -> int:
         if self.device is not None:

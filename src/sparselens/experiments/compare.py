@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from sparselens.experiments.spec import Cell, Claim, Experiment, Published
@@ -187,8 +187,8 @@ def unmeasured(experiment: Experiment, rows: Iterable[Row], *, quick: bool = Fal
 
 
 def not_run(experiment: Experiment, rows: Iterable[Row], *, quick: bool = False) -> str:
-    """The cells that have no row, of the first seed, in one line; empty where there are none."""
-    tried = {Cell.from_row(row).point for _, row in own_rows(experiment, rows, quick=quick)}
+    """The cells that have no row of any seed, in one line; empty where there are none."""
+    tried = {replace(Cell.from_row(row), seed=0).point for _, row in own_rows(experiment, rows, quick=quick)}
     cells = {cell.point: cell for grid in experiment.select(quick=quick) for cell in grid.cells() if cell.seed == 0}
     left = [cell for point, cell in cells.items() if point not in tried]
     labels = _labels_of(experiment, quick)

@@ -86,8 +86,9 @@ def curves(
                     if (one.data, one.algorithm, one.metric) == (data, label, metric):
                         colour = style(label, position)["color"]
                         ticks.add(one.m)
+                        at = one.m + (shift if one.m in points else 0.0)
                         handles["the paper"] = axis.plot(
-                            one.m + shift, factor * one.value, marker="*", markersize=13, linestyle="none",
+                            at, factor * one.value, marker="*", markersize=13, linestyle="none",
                             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.3, zorder=5,
                         )[0]  # fmt: skip
             tick_whole(axis, ticks)

@@ -95,7 +95,7 @@ def with_rows(sections: Sequence[Section], named: Sequence[str] = ()) -> list[Se
     """The sections that are named, and the others that have rows.
 
     Experiments share rows, so that a run of one leaves parts of others. One that is not named is left out where it
-    lacks an algorithm on each of its data sets and has no row that is not shown without it.
+    lacks an algorithm on each of its data sets and another one that is shown has all of its rows.
     """
     shown = {one.experiment.id: one for one in sections if one.experiment.id in named or one.whole}
     for one in sorted(sections, key=lambda one: len(one.keys), reverse=True):

@@ -109,7 +109,8 @@ def run(
             callback(Progress(len(jobs) - len(left), len(jobs), text, seconds))
 
     def estimate() -> float | None:
-        return None if stacks else seconds_left(left, taken, n_jobs)  # how long a stack trains is not known
+        trained = not stacks and stacked.isdisjoint(left)  # how long a stack trains is not known
+        return seconds_left(left, taken, n_jobs) if trained else None
 
     def tell(job: Job, seconds: float | None = None) -> None:
         left.remove(job)
