@@ -170,6 +170,8 @@ def test_an_experiment_is_shown_where_it_is_whole_or_has_rows_that_are_shown_now
     assert shown(*cells("fig-cosamp-pos", m=[20])) == ["fig-cosamp-pos"]  # not fig2, which has one of the two
     assert shown(*cells("table2-left")) == ["table2-left", "table-spectrum"]  # nor here, where it has all three
     assert shown(*cells("table2-left"), *cells("fig2")) == ["fig2", "table2-left", "table-spectrum"]
+    both = [*cells("fig-cosamp-pos", m=[20]), *cells("table2-right", m=[20])]
+    assert "fig2" not in shown(*both)  # of which each has one of its rows
     gaussian = [cell for cell in cells("fig2") if cell.encoder == "gaussian"]
     assert shown(*gaussian, named=["fig2"]) == ["fig2"]
     assert shown(*gaussian, *cells_of(find("fig-toy")), named=["fig-toy"]) == ["fig2", "fig-toy"]

@@ -95,11 +95,11 @@ def with_rows(sections: Sequence[Section], named: Sequence[str] = ()) -> list[Se
     """The sections that are named, and the others that have rows.
 
     Experiments share rows, so that a run of one leaves parts of others. One that is not named is left out where it
-    lacks an algorithm on each of its data sets and another one that is shown has all of its rows.
+    lacks an algorithm on each of its data sets and all of its rows are shown without it.
     """
     shown = {one.experiment.id: one for one in sections if one.experiment.id in named or one.whole}
     for one in sorted(sections, key=lambda one: len(one.keys), reverse=True):
-        if one.keys and not any(one.keys <= other.keys for other in shown.values()):
+        if not one.keys <= {key for other in shown.values() for key in other.keys}:
             shown[one.experiment.id] = one
     return [one for one in sections if one.experiment.id in shown]
 
