@@ -133,15 +133,18 @@ def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Sectio
         section.blocks += made(section, found)
         if experiment.why and section.judged:
             section.blocks.append(f"Tolerance {number(experiment.tolerance)}. {experiment.why}")
+    untested = []
     for claim in experiment.claims:
         tested = check_claim(claim, found)
         if not tested.n_places:
-            section.blocks.append(f"Claim “{claim.text}”: no rows to test it on.")
+            untested.append(f"“{claim.text}”")
             continue
         section.claims.append(tested.holds)
         section.blocks.append(_told(tested))
         if tested.exceptions:
             section.blocks.append(list(tested.exceptions))
+    if untested:
+        section.blocks.append(f"No rows to test what is claimed: {', '.join(untested)}.")
     if experiment.view in ("curves", "table", "toy"):
         section.blocks += _full_tables(experiment, found, quick)
     if experiment.view == "labels":
