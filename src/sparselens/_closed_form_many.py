@@ -68,24 +68,24 @@ def losses_and_gradients(
     buffers = buffers or Buffers()
     (Kc, n, w), (m, (K, T)) = X.shape, (A.shape[1], alpha.shape)
     c = Kc // K
-    y = _gathered(torch.bmm(X, A.mT), c)
+    y = gathered(torch.bmm(X, A.mT), c)
     S = _aligned(buffers, T, (Kc, n, w), A)
     P = buffers("projections", (T, Kc, n, m), A)
     G = _iterate(y, A, B, alpha, g, b, S, P)
-    loss = _fused(residual_, A)(G, X, final_relu).view(K, c).sum(1) / n
+    loss = losses_(G, X, K, final_relu)
 
     W = remaining(g)
-    first = torch.bmm(_spread(y, c).mT, G)
+    first = torch.bmm(spread(y, c).mT, G)
     dA, dB = torch.zeros_like(A), first * W[:, :1]
     differences = torch.empty_like(g)  # Σ (G∘(p_t B − s_t))
-    q_first = _spread(_gathered(torch.bmm(G, (B * W[:, :1]).mT), c), c)
+    q_first = spread(gathered(torch.bmm(G, (B * W[:, :1]).mT), c), c)
     step = alpha.repeat_interleave(c, 0)
     for t in range(T):
         v, a = W[:, t, None], step[:, t, None, None]
         PG = torch.bmm(P[t].mT, G)
         differences[:, t] = _fused(_difference, A)(B, PG, G, S[t])
         scaled = _fused(_add_weighted, A)(dB, PG, B, v, a)
-        q = q_first if t == 0 else _spread(_gathered(torch.bmm(G, scaled.mT), c), c)
+        q = q_first if t == 0 else spread(gathered(torch.bmm(G, scaled.mT), c), c)
         dA.baddbmm_((q * a).mT, S[t])
     dA.baddbmm_(q_first.mT, X)
     return loss, gradients(dA, dB, B, alpha, g, b, W, G, first, differences)
@@ -136,7 +136,7 @@ def predict(
     b: torch.Tensor,
 ) -> torch.Tensor:
     """x_{T+1} (K·c, n, w) of the rows X."""
-    return _iterate(_gathered(torch.bmm(X, A.mT), len(A) // len(alpha)), A, B, alpha, g, b)
+    return _iterate(gathered(torch.bmm(X, A.mT), len(A) // len(alpha)), A, B, alpha, g, b)
 
 
 def _iterate(
@@ -152,7 +152,7 @@ def _iterate(
     """x_{T+1} (K·c, n, w) for measurements y (K, n, m); the signs s_t are left in S and the p_t in P, where given."""
     (K, T), Kc = alpha.shape, len(A)
     c = Kc // K
-    x = torch.bmm(_spread(y, c), B)
+    x = torch.bmm(spread(y, c), B)
     S = [torch.empty_like(x)] * T if S is None else S
     # Block t begins with the affine map that ends block t − 1: then one pass does all that is elementwise.
     g = torch.cat([torch.ones_like(x[:, :1]), g], 1)
@@ -161,19 +161,19 @@ def _iterate(
     for t in range(T):
         a = step[:, t, None, None]
         _fused(_shrink, A)(x, g[:, t, None], b[:, t, None], a, S[t])
-        p = _spread(_gathered(torch.bmm(S[t], A.mT), c), c)
+        p = spread(gathered(torch.bmm(S[t], A.mT), c), c)
         if P is not None:
             P[t].copy_(p)
         x.baddbmm_(p * a, B)
     return torch.addcmul(b[:, T, None], x, g[:, T, None])
 
 
-def _gathered(p: torch.Tensor, c: int) -> torch.Tensor:
+def gathered(p: torch.Tensor, c: int) -> torch.Tensor:
     """The sum over the parts of each network, (K·c, n, m) to (K, n, m)."""
     return p if c == 1 else p.view(-1, c, *p.shape[1:]).sum(1)
 
 
-def _spread(p: torch.Tensor, c: int) -> torch.Tensor:
+def spread(p: torch.Tensor, c: int) -> torch.Tensor:
     """The same for every part, (K, n, m) to (K·c, n, m)."""
     return p if c == 1 else p.repeat_interleave(c, 0)
 
@@ -210,7 +210,12 @@ def _add_weighted(
     return B * w
 
 
-def residual_(v: torch.Tensor, X: torch.Tensor, final_relu: bool) -> torch.Tensor:
+def losses_(x: torch.Tensor, X: torch.Tensor, K: int, final_relu: bool) -> torch.Tensor:
+    """Turn x_{T+1} into half the gradient of the sum by it, and return the mean of ‖x̂ − x‖² of each network."""
+    return _fused(_residual_, x)(x, X, final_relu).view(K, -1).sum(1) / x.shape[1]
+
+
+def _residual_(v: torch.Tensor, X: torch.Tensor, final_relu: bool) -> torch.Tensor:
     """Turn v into the gradient of ``‖x̂ − x‖²/2`` by v and return Σ ‖x̂ − x‖² of each network and part."""
     residual = torch.relu(v) - X if final_relu else v - X
     v.copy_(residual * (v > 0) if final_relu else residual)

@@ -21,8 +21,8 @@ import torch
 import triton
 import triton.language as tl
 
-from sparselens._closed_form import Buffers, Gradients, fused
-from sparselens._closed_form_many import gradients, remaining, residual_
+from sparselens._closed_form import Buffers, Gradients
+from sparselens._closed_form_many import gathered, gradients, losses_, remaining, spread
 
 # Sides of tiles, as they were the fastest on an H200.
 _COLUMNS = 64
@@ -50,15 +50,16 @@ def losses_and_gradients(
     like = A.new_empty(0, dtype=low)
     A_low, X_low = A.to(low), X.to(low)
     B_low = A_low if B is A else B.to(low)
-    y = _summed(_product(X_low, A_low.mT), K).to(low)
+    y = gathered(_product(X_low, A_low.mT), c).to(low)
     S = buffers("signs", (Kc, T, n, w), like)
     P = buffers("projections", (K, T, n, m), like)
     G = _iterate(y, A_low, B_low, alpha, g, b, S, P, out=buffers("iterate", (Kc, n, w), A))
-    loss = fused(residual_, A, dynamic=True)(G, X, final_relu).view(K, c).sum(1) / n
+    loss = losses_(G, X, K, final_relu)
     G_low, W = G.to(low), remaining(g)
 
-    first = _product(_each_part(y, c).mT, G_low)
-    dA, dB, differences = torch.empty_like(A), torch.empty_like(A), torch.empty_like(g)
+    first = _product(spread(y, c).mT, G_low)
+    q = spread(gathered(_product(G_low, (B * W[:, :1]).to(low).mT), c).to(low), c)
+    dA, dB, differences = _product(q.mT, X_low), first, torch.empty_like(g)
     if T:
         Q = buffers("backprojections", (K, T, n, m), like)
         side, depth = _side(m), min(_DEPTH, _power(n))
@@ -66,7 +67,7 @@ def losses_and_gradients(
         # w_t is a product of up to T gains: divided by its largest entry, G∘w_t has no more range than G.
         largest = W.view(K, c, T + 1, w).abs().amax((1, 3)).clamp_(min=torch.finfo(W.dtype).tiny)
         _projections[grid](G_low, B_low, W, largest, alpha, Q, n, c, T, m, w, ROWS=_ROWS, SIDE=side, COLUMNS=_COLUMNS)
-        parts_of = g.new_empty(_tiles(n, depth), _tiles(m, side), *g.shape)
+        dB, parts_of = torch.empty_like(B), g.new_empty(_tiles(n, depth), _tiles(m, side), *g.shape)
         grid = (_tiles(w, _COLUMNS), _tiles(m, side), Kc)
         # One stage: with more of them Triton 3.6 has added up wrong sums in such loops (docs/research.md).
         _columns[grid](
@@ -78,15 +79,10 @@ def losses_and_gradients(
         dB.addcmul_(first, W[:, :1])
         Q, S = Q.view(K, T * n, m), S.view(K, c, T * n, w)
         if c == 1:
-            dA = _product(Q.mT, S[:, 0])
+            dA += _product(Q.mT, S[:, 0])
         else:
             for k in range(K):
-                dA[k * c : (k + 1) * c] = _product(Q[k].mT.expand(c, m, T * n), S[k])
-    else:
-        dA.zero_()
-        dB = first
-    q = _each_part(_summed(_product(G_low, (B * W[:, :1]).to(low).mT), K).to(low), c)
-    dA += _product(q.mT, X_low)
+                dA[k * c : (k + 1) * c] += _product(Q[k].mT.expand(c, m, T * n), S[k])
     return loss, gradients(dA, dB, B, alpha, g, b, W, G, first, differences)
 
 
@@ -103,7 +99,7 @@ def predict(
 ) -> torch.Tensor:
     """x_{T+1} (K·c, n, w) of the rows X."""
     A_low = A.to(low)
-    y = _summed(_product(X.to(low), A_low.mT), len(alpha)).to(low)
+    y = gathered(_product(X.to(low), A_low.mT), len(A) // len(alpha)).to(low)
     return _iterate(y, A_low, A_low if B is A else B.to(low), alpha, g, b)
 
 
@@ -141,23 +137,13 @@ def _iterate(
         )  # fmt: skip
         if t < T:
             p = P[:, t]
-            p.copy_(_summed(_product(S[:, t], A.mT), K))
+            p.copy_(gathered(_product(S[:, t], A.mT), Kc // K))
     return x
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Batched a·b, added up and returned in float32 where the factors are float16."""
     return torch.bmm(a, b, out_dtype=torch.float32) if a.dtype == torch.float16 else torch.bmm(a, b)
-
-
-def _summed(p: torch.Tensor, K: int) -> torch.Tensor:
-    """The sum over the parts of each network, (K·c, n, m) to (K, n, m)."""
-    return p if len(p) == K else p.view(K, -1, *p.shape[1:]).sum(1)
-
-
-def _each_part(p: torch.Tensor, c: int) -> torch.Tensor:
-    """The same for every part, (K, n, m) to (K·c, n, m)."""
-    return p if c == 1 else p.repeat_interleave(c, 0)
 
 
 def _tiles(length: int, side: int) -> int:
