@@ -51,9 +51,8 @@ def write(results: Sequence[Path], out: Path, ids: Sequence[str], *, others: boo
         raise ValueError(f"{', '.join(map(str, results))}: no row that `sparselens reproduce` wrote is there.")
     quick = _mostly_quick(rows) if quick is None else quick
     named = list(dict.fromkeys(experiment.id for name in ids for experiment in find(name)))
-    sections = with_rows(build(find("all"), rows, quick=quick), named)
-    if not others:
-        sections = [section for section in sections if section.experiment.id in named]
+    wanted = [experiment for experiment in find("all") if others or experiment.id in named]
+    sections = with_rows(build(wanted, rows, quick=quick), named)
     lead = LEAD_QUICK if quick else LEAD
     for name, text in (("index.html", to_html(sections, lead=lead)), ("report.md", to_markdown(sections, lead=lead))):
         with written_whole(out / name) as draft:

@@ -107,6 +107,7 @@ def with_rows(sections: Sequence[Section], named: Sequence[str] = ()) -> list[Se
 def _section(experiment: Experiment, rows: Sequence[Row], quick: bool) -> Section:
     section = Section(experiment, quick)
     own = own_rows(experiment, rows, quick=quick)
+    rows = [row for _, row in own]
     section.keys = {row["key"] for _, row in own}
     tried = {(row["data"], label) for label, row in own}
     section.whole = any(
