@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from sparselens.data import load_dataset
+from sparselens.decoders._essential import essential_columns
 from sparselens.decoders.cosamp import CoSaMPDecoder
 from sparselens.decoders.l1 import L1Decoder
 from sparselens.decoders.linear import LinearDecoder
@@ -117,3 +119,14 @@ def real_data(*names: str) -> Path:
         if not (Path(root) / name).exists():
             pytest.skip(f"{name} is not under SPARSELENS_DATA: this test reads it")
     return Path(root)
+
+
+def principal_directions(m: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """PCA of the Amazon rows without the columns that no solution needs, and unit measurements of n test rows."""
+    real_data("amazon_train.csv.gz")
+    data = load_dataset("amazon")
+    A = PCAEncoder(m).fit(data.train).components_
+    kept = essential_columns(np.ascontiguousarray(A.T), positive=True)
+    A = np.ascontiguousarray(A[:, kept])
+    Y = data.test[:n][:, kept] @ A.T
+    return A, Y / np.linalg.norm(Y, axis=1, keepdims=True)

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 import sparselens as sl
 from awkward import KINDS
-from helpers import gaussian, real_data, sparse_rows
+from helpers import gaussian, principal_directions, real_data, sparse_rows
 from sparselens.certificate import Verifier, verify
 from sparselens.decoders import _engine, _highs, _path_lazy, _path_problem, l1
 from sparselens.decoders._engine import Candidates
-from sparselens.decoders._essential import essential_columns
 from sparselens.decoders._highs import HighsEngine
 from sparselens.decoders._path_lazy import LazyPathEngine
 from sparselens.decoders._path_row import WIDTH
@@ -568,12 +567,6 @@ def test_patience_proves_rows_of_columns_whose_lengths_differ_by_orders():
 
     In single precision, with M kept over hundreds of changes, the patient path proved 17 of these 40 rows.
     """
-    real_data("amazon_train.csv.gz")
-    data = sl.load_dataset("amazon")
-    A = sl.PCAEncoder(60).fit(data.train).components_
-    kept = essential_columns(np.ascontiguousarray(A.T), positive=True)
-    A = np.ascontiguousarray(A[:, kept])
-    Y = (data.test[:40][:, kept]) @ A.T
-    Y /= np.linalg.norm(Y, axis=1, keepdims=True)
+    A, Y = principal_directions(60, 40)
     found = LazyPathEngine(A, positive=True).patient().solve(Y)
     assert Verifier(A, positive=True).optimal(Y, found.x, found.dual).optimal.sum() >= 25

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import sparselens as sl
-from helpers import gaussian, real_data, sparse_rows
+from helpers import gaussian, principal_directions, sparse_rows
 from sparselens.certificate import Verifier
 from sparselens.decoders import _simplex, l1
 from sparselens.decoders._essential import essential_columns
@@ -152,13 +152,7 @@ def test_sparse_rows_come_back(positive):
 
 def test_principal_directions_of_rare_features_are_proved_row_by_row():
     """Columns 1e-3 times as long as others: of these rows the path proves about half, and the patient one 31."""
-    real_data("amazon_train.csv.gz")
-    data = sl.load_dataset("amazon")
-    A = sl.PCAEncoder(60).fit(data.train).components_
-    kept = essential_columns(np.ascontiguousarray(A.T), positive=True)
-    A = np.ascontiguousarray(A[:, kept])
-    Y = (data.test[:40][:, kept]) @ A.T
-    Y /= np.linalg.norm(Y, axis=1, keepdims=True)
+    A, Y = principal_directions(60, 40)
     proof = proved(A, Y, DualSimplexEngine(A, positive=True).solve(Y))
     assert proof.optimal.all()
     assert proof.residual.max() <= 1e-14

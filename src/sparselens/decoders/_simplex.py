@@ -228,7 +228,8 @@ _NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0)
 def _entering(open_: np.ndarray, slack: FloatArray, rates: FloatArray, norms: FloatArray) -> int | None:
     """Of the columns that become tight first, give or take `_SLACK`, the one with the best pivot (Harris).
 
-    None where numbers have overflown."""
+    None where numbers have overflown.
+    """
     room, rate = slack[open_], rates[open_]
     ties = open_[room / rate <= ((room + _SLACK) / rate).min()]
     return int(ties[(rates[ties] / norms[ties]).argmax()]) if len(ties) else None
