@@ -38,8 +38,8 @@ class L1Decoder(BaseDecoder):
         Whether x ≥ 0 is asked for.
     method : "auto", "path" or "highs"
         The solver: the LASSO path ("auto" and "path"), or one HiGHS linear program a row. Rows that the path does not
-        prove are solved by the dual simplex method, in the end by HiGHS. Whatever solves a row, it counts as certified
-        only after `sparselens.certificate` has checked it.
+        prove are solved by the dual simplex method (up to 600 measurements), in the end by HiGHS. Whatever solves a
+        row, it counts as certified only after `sparselens.certificate` has checked it.
     device : str, optional
         A torch device such as "cuda": follow the paths of all rows at once on it.
     n_jobs : int, optional
